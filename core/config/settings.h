@@ -1,0 +1,58 @@
+// Settings of a program from a TOML file, the environment and the command line, every error at
+// once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace callboard::core {
+
+// Usage: add the sources (a later one wins), Read() each key into its variable, then Finish(). A
+// variable keeps its value when its key is not set, so it is initialised with the default. Errors
+// are collected: Finish() names each key, its value, where it came from and what is expected, and
+// every key that nobody read. Main thread only.
+class Settings {
+ public:
+  // TOML 1.0. Tables become dotted keys: [budgets] queue = "10m" is "budgets.queue".
+  absl::Status AddFile(const std::string& path);
+  // NAME=VALUE pairs whose name begins with `prefix`: CALLBOARD_BUDGETS__QUEUE=10m is
+  // "budgets.queue" ("__" separates tables).
+  void AddEnvironment(std::string_view prefix, char** environment);
+  // "budgets.queue=10m".
+  absl::Status AddAssignment(std::string_view assignment);
+
+  void Read(std::string_view key, std::string* value);
+  void Read(std::string_view key, bool* value);
+  // Integers within [min, max].
+  void Read(std::string_view key, int64_t* value, int64_t min, int64_t max);
+  // "250ms", "10s", "10m", "8h"; not negative.
+  void Read(std::string_view key, absl::Duration* value);
+  // Bytes: "65536", "64KiB", "1MiB", "2GiB".
+  void ReadBytes(std::string_view key, uint64_t* value);
+  // Every key under "<table>.", without that prefix.
+  void ReadTable(std::string_view table, std::map<std::string, std::string>* value);
+
+  // InvalidArgument with one line per error.
+  absl::Status Finish() const;
+
+ private:
+  struct Entry {
+    std::string value;
+    std::string source;
+    bool used = false;
+  };
+  Entry* Take(std::string_view key);
+  void Complain(std::string_view key, const Entry& entry, std::string_view expected);
+
+  std::map<std::string, Entry, std::less<>> entries_;
+  std::vector<std::string> known_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace callboard::core
