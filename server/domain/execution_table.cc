@@ -1,0 +1,85 @@
+// Implementation of ExecutionTable.
+#include "server/domain/execution_table.h"
+
+namespace callboard::server {
+
+v1::CallPhase TerminalPhase(const Ending& ending) {
+  switch (ending.outcome) {
+    case v1::RESULT:
+      return ending.is_error ? v1::CALL_FAILED : v1::CALL_SUCCEEDED;
+    case v1::CANCELLED:
+      return v1::CALL_CANCELLED;
+    case v1::EXPIRED:
+      return v1::CALL_TIMED_OUT;
+    case v1::LOST:
+      return ending.certainty == v1::UNKNOWN ? v1::CALL_OUTCOME_UNKNOWN : v1::CALL_FAILED;
+    default:
+      return v1::CALL_FAILED;
+  }
+}
+
+Execution& ExecutionTable::Open(const CallId& id, absl::Time now) {
+  auto owned = std::make_unique<Execution>();
+  Execution& execution = *owned;
+  execution.call_id = id;
+  execution.order = next_order_++;
+  execution.created = now;
+  by_id_[id] = &execution;
+  by_order_.emplace_hint(by_order_.end(), execution.order, std::move(owned));
+  ++open_;
+  return execution;
+}
+
+Execution* ExecutionTable::Find(const CallId& id) const {
+  auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Execution* ExecutionTable::FindJob(std::string_view backend_job_id) const {
+  auto found = by_job_.find(backend_job_id);
+  return found == by_job_.end() ? nullptr : found->second;
+}
+
+bool ExecutionTable::End(Execution& execution, const Ending& ending, absl::Time now) {
+  const bool first = !execution.ended_once;
+  if (ending.from_agent) execution.agent_outcome = true;
+  if (!ending.backend_job_id.empty() && execution.backend_job_id.empty()) {
+    execution.backend_job_id = ending.backend_job_id;
+    by_job_[ending.backend_job_id] = &execution;
+  }
+  if (ending.queue_ms != 0) execution.queue_ms = ending.queue_ms;
+  if (ending.run_ms != 0) execution.run_ms = ending.run_ms;
+  // A late ending knows better what became of the tool, but not what the caller was told.
+  execution.certainty = ending.certainty;
+  if (!first) return false;
+  execution.ended_once = true;
+  execution.outcome = ending.outcome;
+  execution.reason = ending.reason;
+  execution.message = ending.message;
+  execution.phase = TerminalPhase(ending);
+  execution.ended = now;
+  execution.ahead = 0;
+  --open_;
+  ended_[{now, execution.order}] = &execution;
+  while (ended_.size() > limits_.receipts_max) Drop(ended_.begin()->second->order);
+  return true;
+}
+
+void ExecutionTable::Drop(uint64_t order) {
+  auto found = by_order_.find(order);
+  Execution& execution = *found->second;
+  if (!execution.backend_job_id.empty() && FindJob(execution.backend_job_id) == &execution) {
+    by_job_.erase(execution.backend_job_id);
+  }
+  ended_.erase({execution.ended, order});
+  by_id_.erase(execution.call_id);
+  by_order_.erase(found);
+}
+
+void ExecutionTable::Sweep(absl::Time now) {
+  while (!ended_.empty() && ended_.begin()->first.first + budgets_.receipt <= now) {
+    Drop(ended_.begin()->second->order);
+  }
+}
+
+}  // namespace callboard::server

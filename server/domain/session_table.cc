@@ -1,0 +1,194 @@
+// Implementation of SessionTable.
+#include "server/domain/session_table.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/runtime/planted_bug.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr size_t kSweepSlice = 4'096;
+constexpr size_t kVictimsLookedAt = 16;
+constexpr std::string_view kSeatSurface = "seat:";
+
+void SetId(v1::EventId& id, const Stream& stream, uint64_t term) {
+  id.set_stream(stream.number);
+  id.set_term(term);
+  id.set_n(stream.log.last() + 1);
+}
+
+size_t BytesOf(const StreamItem& item) {
+  return 64 + std::visit([](const auto& event) { return event.ByteSizeLong(); }, item.event);
+}
+
+}  // namespace
+
+Session& SessionTable::Open(std::string id, const v1::OpenSessionRequest& request, absl::Time now) {
+  auto session = std::make_unique<Session>();
+  session->id = std::move(id);
+  session->principal = request.principal();
+  session->revision = request.revision();
+  session->surface = request.surface();
+  if (session->surface.starts_with(kSeatSurface)) {
+    session->seat_id = session->surface.substr(kSeatSurface.size());
+  }
+  session->client_info = request.client_info();
+  session->capabilities = request.capabilities();
+  session->last_use = now;
+  session->quiet_since = now;
+  lru_.push_front(session.get());
+  session->lru = lru_.begin();
+  Session& opened = *session;
+  by_id_[opened.id] = &opened;
+  sessions_[opened.id] = std::move(session);
+  return opened;
+}
+
+Session* SessionTable::Find(std::string_view id) const {
+  auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Session* SessionTable::Use(std::string_view id, absl::Time now) {
+  Session* session = Find(id);
+  if (session != nullptr) {
+    session->last_use = now;
+    session->suspended = false;
+    lru_.splice(lru_.begin(), lru_, session->lru);
+  }
+  return session;
+}
+
+void SessionTable::Erase(std::string_view id) {
+  auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  Session& session = *found->second;
+  while (!session.streams.empty()) DropStream(session, session.streams.begin()->first);
+  lru_.erase(session.lru);
+  by_id_.erase(session.id);
+  sessions_.erase(found);
+}
+
+Session* SessionTable::Victim() const {
+  if (sessions_.size() < limits_.sessions_max || lru_.empty()) return nullptr;
+  size_t looked_at = 0;
+  for (auto it = lru_.rbegin(); it != lru_.rend() && looked_at < kVictimsLookedAt;
+       ++it, ++looked_at) {
+    if ((*it)->readers == 0 && (*it)->calls.empty()) return *it;
+  }
+  return lru_.back();
+}
+
+std::shared_ptr<Stream> SessionTable::MakeLooseStream() const {
+  return std::make_shared<Stream>(
+      core::ReplayLog<StreamItem>::Limits{limits_.replay_events_max, limits_.replay_bytes_max});
+}
+
+std::shared_ptr<Stream> SessionTable::Add(Session& session, uint64_t number, std::string call_id) {
+  auto stream = MakeLooseStream();
+  stream->number = number;
+  stream->session_id = session.id;
+  stream->call_id = std::move(call_id);
+  session.streams[number] = stream;
+  ++streams_;
+  return stream;
+}
+
+std::shared_ptr<Stream> SessionTable::OwnStream(Session& session) {
+  auto found = session.streams.find(0);
+  return found != session.streams.end() ? found->second : Add(session, 0, "");
+}
+
+std::shared_ptr<Stream> SessionTable::AddStream(Session& session, std::string call_id) {
+  if (session.streams.size() >= limits_.streams_per_session_max) {
+    auto idle = std::find_if(session.streams.begin(), session.streams.end(), [](const auto& entry) {
+      return entry.second->finished && entry.second->reader == nullptr;
+    });
+    if (idle == session.streams.end()) return nullptr;
+    DropStream(session, idle->first);
+  }
+  return Add(session, session.next_stream++, std::move(call_id));
+}
+
+void SessionTable::Append(Stream& stream, StreamItem item) {
+  if (stream.session_id.empty()) {
+    const size_t bytes = BytesOf(item);
+    stream.log.Append(std::move(item), bytes);
+    return;
+  }
+  Stream* target = &stream;
+  if (core::Planted(core::PlantedBug::kWrongSession)) target = StreamOfAnotherSession(stream);
+  std::visit([&](auto& event) { SetId(*event.mutable_id(), *target, term_); }, item.event);
+  const size_t bytes = BytesOf(item);
+  const size_t before = target->log.bytes();
+  if (replay_bytes_ + bytes > limits_.replay_total_bytes_max) {
+    target->log.Acknowledge(target->log.last());
+  }
+  target->log.Append(std::move(item), bytes);
+  replay_bytes_ += target->log.bytes();
+  replay_bytes_ -= before;
+  if (target != &stream && target->reader != nullptr) target->reader->Wake();
+}
+
+Stream* SessionTable::StreamOfAnotherSession(const Stream& stream) const {
+  for (const auto& [id, session] : sessions_) {
+    if (id == stream.session_id || session->streams.empty()) continue;
+    return session->streams.begin()->second.get();
+  }
+  return const_cast<Stream*>(&stream);
+}
+
+void SessionTable::DropStream(Session& session, uint64_t number) {
+  auto found = session.streams.find(number);
+  if (found == session.streams.end()) return;
+  replay_bytes_ -= found->second->log.bytes();
+  // Whoever still holds it (a call, a reader) finds it outside of any session.
+  found->second->session_id.clear();
+  session.streams.erase(found);
+  --streams_;
+}
+
+void SessionTable::Suspend(Session& session) {
+  session.suspended = true;
+  session.pins.clear();
+  while (!session.streams.empty()) DropStream(session, session.streams.begin()->first);
+}
+
+void SessionTable::SweepOne(Session& session, absl::Time now, Swept& swept) {
+  const bool busy = session.readers > 0 || session.started_calls > 0;
+  if (busy) {
+    session.last_use = now;
+    session.quiet_since = now;
+  }
+  for (auto it = session.streams.begin(); it != session.streams.end();) {
+    const Stream& stream = *it->second;
+    const uint64_t number = it->first;
+    ++it;
+    if (stream.finished && stream.reader == nullptr &&
+        now >= stream.idle_since + budgets_.session_grace) {
+      DropStream(session, number);
+    }
+  }
+  if (busy) return;
+  if (now >= session.last_use + budgets_.session_idle) {
+    swept.expired.push_back(session.id);
+  } else if (!session.suspended &&
+             now >= std::max(session.last_use, session.quiet_since) + budgets_.session_grace) {
+    swept.suspended.push_back(session.id);
+  }
+}
+
+SessionTable::Swept SessionTable::Sweep(absl::Time now) {
+  Swept swept;
+  auto it = sessions_.lower_bound(sweep_from_);
+  for (size_t i = 0; i < std::min(kSweepSlice, sessions_.size()); ++i, ++it) {
+    if (it == sessions_.end()) it = sessions_.begin();
+    SweepOne(*it->second, now, swept);
+  }
+  sweep_from_ = it == sessions_.end() ? std::string() : it->first;
+  return swept;
+}
+
+}  // namespace callboard::server

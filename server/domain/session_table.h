@@ -1,0 +1,105 @@
+// Every session: who, which revision, its streams with their replay logs, and when it may go.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "callboard/v1/control.pb.h"
+#include "core/runtime/strings.h"
+#include "server/domain/limits.h"
+#include "server/domain/stream.h"
+
+namespace callboard::server {
+
+struct Session {
+  std::string id;  // 32 hex digits, not to be guessed
+  std::string principal;
+  std::string revision;
+  std::string surface;
+  std::string seat_id;  // of the surface "seat:<seat_id>"
+  std::string client_info;
+  std::string capabilities;
+  absl::Time last_use;
+  absl::Time quiet_since;  // when the last reader left or the last started call ended
+  bool suspended = false;  // grace is over: logs are gone, the id is still valid
+  size_t readers = 0;
+  size_t started_calls = 0;
+  std::set<uint64_t> calls;  // orders of the open calls
+  std::map<uint64_t, std::shared_ptr<Stream>> streams;
+  uint64_t next_stream = 1;
+  std::map<std::string, uint64_t> pins;  // seat -> incarnation at first use; at most kPinsMax
+  std::list<Session*>::iterator lru;
+
+  static constexpr size_t kPinsMax = 256;
+};
+
+// Pure table, loop thread. Bounds: sessions_max (the caller closes Victim() first), streams per
+// session, events and bytes per stream and in all. Numbers of streams are never used twice within
+// a session.
+class SessionTable {
+ public:
+  SessionTable(const Limits& limits, const Budgets& budgets, uint64_t term)
+      : limits_(limits), budgets_(budgets), term_(term) {}
+
+  Session& Open(std::string id, const v1::OpenSessionRequest& request, absl::Time now);
+  // nullptr if unknown.
+  Session* Find(std::string_view id) const;
+  // Find() that counts as use.
+  Session* Use(std::string_view id, absl::Time now);
+  void Erase(std::string_view id);
+  // The session that has to go before another can be opened; nullptr while there is room. The
+  // least recently used one, of the oldest few rather one that nobody reads.
+  Session* Victim() const;
+
+  // The session's own stream, made at first use.
+  std::shared_ptr<Stream> OwnStream(Session& session);
+  // A new stream for a call; a finished one that nobody reads makes room. nullptr: too many.
+  std::shared_ptr<Stream> AddStream(Session& session, std::string call_id);
+  // A stream outside any session.
+  std::shared_ptr<Stream> MakeLooseStream() const;
+  // Gives the item its id and appends it.
+  void Append(Stream& stream, StreamItem item);
+  void DropStream(Session& session, uint64_t number);
+
+  struct Swept {
+    std::vector<std::string> expired;    // idle for too long: to be closed
+    std::vector<std::string> suspended;  // grace is over: to be suspended
+  };
+  // Frees finished streams whose grace is over and says which sessions are due. Looks at a slice of
+  // the sessions at a time.
+  Swept Sweep(absl::Time now);
+  // Frees the logs; the id stays valid.
+  void Suspend(Session& session);
+
+  // In order of id.
+  const std::map<std::string, std::unique_ptr<Session>, std::less<>>& all() const {
+    return sessions_;
+  }
+  size_t size() const { return sessions_.size(); }
+  size_t streams() const { return streams_; }
+  size_t replay_bytes() const { return replay_bytes_; }
+
+ private:
+  std::shared_ptr<Stream> Add(Session& session, uint64_t number, std::string call_id);
+  Stream* StreamOfAnotherSession(const Stream& stream) const;
+  void SweepOne(Session& session, absl::Time now, Swept& swept);
+
+  const Limits limits_;
+  const Budgets budgets_;
+  const uint64_t term_;
+  std::map<std::string, std::unique_ptr<Session>, std::less<>> sessions_;
+  core::StringMap<Session*> by_id_;
+  std::list<Session*> lru_;  // most recently used first
+  std::string sweep_from_;
+  size_t streams_ = 0;
+  size_t replay_bytes_ = 0;
+};
+
+}  // namespace callboard::server

@@ -1,0 +1,364 @@
+// Implementation of AgentDirectory.
+#include "server/flows/agent_directory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
+#include "fmt/format.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr size_t kCatalogueBytesMax = 64 << 20;
+constexpr size_t kListParsedInline = 256 << 10;
+constexpr absl::Duration kRetryAfter = absl::Seconds(5);
+
+uint64_t Millis(absl::Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
+}
+
+}  // namespace
+
+AgentDirectory::~AgentDirectory() {
+  lifetime_.Renew();
+  sessions_.clear();
+}
+
+void AgentDirectory::Attach(std::unique_ptr<AgentLink> link, PeerIdentity peer) {
+  const uint64_t id = next_session_++;
+  auto session = std::make_unique<AgentSession>(id, plane_.loop, plane_.config, plane_.term,
+                                                std::move(link), std::move(peer), *this, calls_);
+  AgentSession& opened = *session;
+  sessions_[id] = std::move(session);
+  opened.Start();
+  if (sessions_.size() > 2 * plane_.config.limits.agents_max) {
+    opened.Refuse(v1::Refused::TOO_MANY_AGENTS, "too many links are being opened", false,
+                  kRetryAfter);
+  }
+}
+
+AgentSession* AgentDirectory::LinkOf(std::string_view agent_id) const {
+  const AgentInfo* info = Find(agent_id);
+  return info == nullptr ? nullptr : info->link;
+}
+
+const AgentInfo* AgentDirectory::Find(std::string_view agent_id) const {
+  auto found = agents_.find(agent_id);
+  return found == agents_.end() ? nullptr : &found->second.info;
+}
+
+size_t AgentDirectory::pending_settles() const {
+  size_t count = 0;
+  for (const auto& [id, session] : sessions_) count += session->outbox().settles();
+  return count;
+}
+
+void AgentDirectory::GoAway(absl::Duration grace) {
+  for (auto& [id, agent] : agents_) {
+    if (agent.info.link == nullptr) continue;
+    v1::GoAway& away = *agent.info.link->outbox().Control().mutable_go_away();
+    away.set_reason("drain");
+    away.set_grace_ms(Millis(grace));
+    agent.info.link->ScheduleFlush();
+  }
+}
+
+// ---- who may link -------------------------------------------------------------------------------
+
+void AgentDirectory::OnInventory(AgentSession& session) {
+  if (plane_.draining) {
+    return session.Refuse(v1::Refused::DRAINING, "the control plane is shutting down", false,
+                          kRetryAfter);
+  }
+  const std::string agent_id = session.agent_id();
+  auto found = agents_.find(agent_id);
+  if (found == agents_.end()) {
+    if (agents_.size() >= plane_.config.limits.agents_max) {
+      return session.Refuse(
+          v1::Refused::TOO_MANY_AGENTS,
+          fmt::format("{} agents are known, which is the limit (agents_max)", agents_.size()),
+          false, kRetryAfter);
+    }
+    found = agents_.try_emplace(agent_id).first;
+    found->second.info.agent_id = agent_id;
+  }
+  Decide(session, found->second);
+}
+
+void AgentDirectory::Decide(AgentSession& session, Agent& agent) {
+  AgentSession* former = agent.info.link;
+  if (former == nullptr) return Admit(session, agent);
+  if (agent.info.boot_id == session.hello().boot_id()) {
+    if (session.hello().link_epoch() > agent.info.epoch) return Admit(session, agent);
+    return session.Refuse(v1::Refused::BAD_OPENING,
+                          fmt::format("link epoch {} is not above {}, the one linked now",
+                                      session.hello().link_epoch(), agent.info.epoch),
+                          false, absl::Seconds(1));
+  }
+  former->Probe(
+      plane_.config.budgets.fence_ping,
+      lifetime_.Wrap([this, id = session.id(), agent_id = agent.info.agent_id](bool alive) {
+        auto opening = sessions_.find(id);
+        auto known = agents_.find(agent_id);
+        if (opening == sessions_.end() || known == agents_.end()) return;
+        if (!alive) return Admit(*opening->second, known->second);
+        const AgentInfo& owner = known->second.info;
+        opening->second->Refuse(
+            v1::Refused::IDENTITY_IN_USE,
+            fmt::format("agent id '{}' is in use by {} pid {}: a cloned state folder? "
+                        "Remove it on one of the two machines",
+                        agent_id, owner.host, owner.pid),
+            true);
+      }));
+}
+
+void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
+  if (session.ended()) return;
+  const absl::Status taken_over = absl::AbortedError("a newer link of this agent took over");
+  Unlink(agent, taken_over);
+  const v1::Hello& hello = session.hello();
+  AgentInfo& info = agent.info;
+  info.host = hello.software().host();
+  info.pid = hello.software().pid();
+  info.boot_id = hello.boot_id();
+  info.epoch = hello.link_epoch();
+  info.journal_id = hello.journal_id();
+  info.labels = {hello.labels().begin(), hello.labels().end()};
+  info.link = &session;
+  info.linked_at = plane_.loop.Now();
+  ++info.links;
+  ++linked_;
+
+  v1::Welcome welcome;
+  welcome.set_cluster_id(plane_.store.cluster_id());
+  welcome.set_control_plane_id(plane_.config.control_plane_id);
+  welcome.set_term(plane_.term);
+  const Limits& limits = plane_.config.limits;
+  v1::LinkLimits& told = *welcome.mutable_limits();
+  told.set_max_open_calls(limits.agent_open_calls_max);
+  told.set_max_queued_bytes(limits.agent_queued_bytes_max);
+  told.set_window(limits.window);
+  told.set_window_max(limits.window_max);
+  told.set_result_bytes_max(limits.result_bytes_max);
+  const Budgets& budgets = plane_.config.budgets;
+  welcome.mutable_budgets()->set_queue_ms(Millis(budgets.queue));
+  welcome.mutable_budgets()->set_run_ms(Millis(budgets.heavy_call));
+  welcome.mutable_budgets()->set_link_read_idle_ms(Millis(budgets.link_read_idle));
+  welcome.mutable_budgets()->set_connect_ms(Millis(budgets.connect));
+  welcome.set_heartbeat_ms(Millis(budgets.heartbeat));
+  for (const auto& [seat, incarnation] : plane_.seats.IncarnationsOf(info.agent_id)) {
+    (*welcome.mutable_last_incarnation())[seat] = incarnation;
+  }
+  session.Accept(std::move(welcome));
+  core::LogInfo("link_up", {{"agent", info.agent_id},
+                            {"host", info.host},
+                            {"pid", info.pid},
+                            {"links", info.links},
+                            {"calls", session.calls().size()}});
+  // Calls first: what the agent does not hold must be known before a seat asks for its waiting
+  // calls, and a new incarnation must find them where they are.
+  calls_.OnLinkUp(info.agent_id, session);
+  const std::vector<v1::SeatState> seats = std::move(session.seats());
+  for (const v1::SeatState& state : seats) UpdateSeat(agent, state);
+}
+
+void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
+  AgentSession* link = std::exchange(agent.info.link, nullptr);
+  if (link == nullptr) return;
+  agent.info.last_heard = link->last_heard();
+  --linked_;
+  agent.catalogues.clear();
+  agent.wanted.clear();
+  core::LogInfo("link_down", {{"agent", agent.info.agent_id},
+                              {"host", agent.info.host},
+                              {"reason", core::Message(why)},
+                              {"duration_ms", Millis(plane_.loop.Now() - agent.info.linked_at)}});
+  link->Shut(why);
+  Retire(*link);
+  plane_.seats.Detach(agent.info.agent_id, plane_.loop.Now());
+  calls_.OnLinkDown(agent.info.agent_id);
+  for (const std::string& seat : plane_.seats.SeatsOf(agent.info.agent_id)) {
+    observer_.OnSeatChanged(seat);
+  }
+}
+
+void AgentDirectory::Retire(AgentSession& session) {
+  auto found = sessions_.find(session.id());
+  if (found == sessions_.end()) return;
+  if (retired_.empty()) plane_.loop.Post(lifetime_.Wrap([this] { retired_.clear(); }));
+  retired_.push_back(std::move(found->second));
+  sessions_.erase(found);
+}
+
+void AgentDirectory::OnGone(AgentSession& session, const absl::Status& status) {
+  auto found = agents_.find(session.agent_id());
+  if (found != agents_.end() && found->second.info.link == &session) {
+    Unlink(found->second, status);
+  } else {
+    Retire(session);
+  }
+  plane_.ready->Run();
+}
+
+// ---- items --------------------------------------------------------------------------------------
+
+void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
+  auto found = agents_.find(session.agent_id());
+  if (found == agents_.end() || found->second.info.link != &session) return;
+  Agent& agent = found->second;
+  switch (item.item_case()) {
+    case v1::AgentItem::kCallEvent:
+      return calls_.OnCallEvent(session, *item.mutable_call_event());
+    case v1::AgentItem::kChunk:
+      if (item.chunk().n() == 0) return OnCatalogueChunk(agent, *item.mutable_chunk());
+      return calls_.OnChunk(session, *item.mutable_chunk());
+    case v1::AgentItem::kCancelAck:
+      return calls_.OnCancelAck(item.cancel_ack());
+    case v1::AgentItem::kSeatState:
+      return UpdateSeat(agent, item.seat_state());
+    case v1::AgentItem::kSeatGone:
+      return RemoveSeat(item.seat_gone().seat_id(), item.seat_gone().reason());
+    case v1::AgentItem::kHeartbeat:
+      return plane_.seats.Seen(agent.info.agent_id, plane_.loop.Now());
+    case v1::AgentItem::kCatalogue:
+      return OnCatalogue(agent, *item.mutable_catalogue());
+    case v1::AgentItem::kNotice: {
+      const v1::Notice& notice = item.notice();
+      return observer_.OnNotice(notice.seat_id(), notice.method(), notice.params().inline_());
+    }
+    default:
+      return;
+  }
+}
+
+void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
+  const std::string& seat_id = state.seat_id();
+  const SeatRecord* former = plane_.seats.Find(seat_id);
+  // A seat belongs to one agent while that agent is linked.
+  if (former != nullptr && former->agent_id != agent.info.agent_id &&
+      LinkOf(former->agent_id) != nullptr) {
+    return;
+  }
+  const std::string former_digest = former == nullptr ? "" : former->state.catalogue_digest();
+  const bool was_up =
+      former != nullptr && former->presence == Presence::kLinked && former->state.incarnation() > 0;
+  auto change = plane_.seats.Update(state, agent.info.agent_id, agent.info.host, agent.info.labels,
+                                    plane_.loop.Now());
+  if (!change.ok()) return;
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  if (seat == nullptr) return;
+  LogPresence(*seat, was_up, *change == SeatRegistry::Change::kNewIncarnation);
+  if (*change == SeatRegistry::Change::kNewIncarnation) {
+    calls_.OnNewIncarnation(seat_id, seat->state.incarnation());
+  }
+  if (seat->state.catalogue_digest() != former_digest) {
+    plane_.catalog.Assign(seat_id, seat->state.catalogue_digest());
+    if (!former_digest.empty()) observer_.OnListChanged(seat_id);
+    observer_.OnListArrived();
+  }
+  WantList(agent, seat_id);
+  if (seat->presence == Presence::kLinked) {
+    calls_.OnSeatUp(seat_id);
+  } else {
+    calls_.OnSeatDown(seat_id, "its DCC is not running");
+  }
+  if (*change != SeatRegistry::Change::kNone) observer_.OnSeatChanged(seat_id);
+}
+
+void AgentDirectory::WantList(Agent& agent, const std::string& seat_id) {
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  if (seat == nullptr || agent.info.link == nullptr) return;
+  const std::string& digest = seat->state.catalogue_digest();
+  if (digest.empty() || plane_.catalog.Has(digest) || agent.wanted[seat_id] == digest) return;
+  agent.wanted[seat_id] = digest;
+  agent.info.link->outbox().Control().mutable_catalogue_want()->set_digest(digest);
+  agent.info.link->ScheduleFlush();
+}
+
+void AgentDirectory::OnCatalogue(Agent& agent, v1::Catalogue& catalogue) {
+  if (!catalogue.base_digest().empty()) return;  // deltas are only sent on a want we never utter
+  if (catalogue.body().has_inline_()) {
+    return TakeList(catalogue.digest(), catalogue.body().inline_());
+  }
+  if (catalogue.body().size() > kCatalogueBytesMax) return;
+  // At most one per seat of this agent.
+  if (plane_.seats.Find(catalogue.seat_id()) == nullptr) return;
+  agent.catalogues[catalogue.seat_id()] = {catalogue.digest(), catalogue.body().size(), ""};
+}
+
+void AgentDirectory::OnCatalogueChunk(Agent& agent, v1::Chunk& chunk) {
+  auto found = agent.catalogues.find(chunk.call_id());
+  if (found == agent.catalogues.end() || agent.info.link == nullptr) return;
+  CatalogueBody& body = found->second;
+  if (chunk.offset() == body.bytes.size()) body.bytes += chunk.bytes();
+  v1::AckEntry entry;
+  entry.set_call_id(chunk.call_id());
+  entry.set_offset(body.bytes.size());
+  entry.set_window(plane_.config.limits.window_max);
+  agent.info.link->outbox().AckRaw(std::move(entry));
+  agent.info.link->ScheduleFlush();
+  if (body.bytes.size() < body.size) return;
+  CatalogueBody whole = std::move(body);
+  agent.catalogues.erase(found);
+  TakeList(std::move(whole.digest), std::move(whole.bytes));
+}
+
+void AgentDirectory::TakeList(std::string digest, std::string body) {
+  using Parsed = absl::StatusOr<std::shared_ptr<const ToolList>>;
+  auto take = [this](const Parsed& list) {
+    if (!list.ok()) return;  // stays unknown: its calls pass unchecked
+    plane_.catalog.Put(*list);
+    for (const auto& [seat_id, seat] : plane_.seats.all()) {
+      if (seat.state.catalogue_digest() == (*list)->digest) {
+        plane_.catalog.Assign(seat_id, (*list)->digest);
+        observer_.OnSeatChanged(seat_id);
+      }
+    }
+    observer_.OnListArrived();
+  };
+  if (body.size() <= kListParsedInline) return take(ParseToolList(std::move(digest), body));
+  auto result = std::make_shared<Parsed>(absl::UnknownError("not parsed"));
+  plane_.offload.Run(
+      [result, digest = std::move(digest), body = std::move(body)]() mutable {
+        *result = ParseToolList(std::move(digest), body);
+      },
+      lifetime_.Wrap([result, take] { take(*result); }));
+}
+
+void AgentDirectory::LogPresence(const SeatRecord& seat, bool was_up, bool restarted) const {
+  // Incarnation 0: announced, and no process of its DCC has been seen yet.
+  const bool is_up = seat.presence == Presence::kLinked && seat.state.incarnation() > 0;
+  if (is_up == was_up && !restarted) return;
+  core::LogInfo(is_up ? "seat_up" : "seat_down", {{"seat", plane_.seats.DisplayName(seat)},
+                                                  {"instance", seat.state.seat_id()},
+                                                  {"incarnation", seat.state.incarnation()},
+                                                  {"agent", seat.agent_id},
+                                                  {"pid", seat.state.pid()}});
+}
+
+void AgentDirectory::RemoveSeat(const std::string& seat_id, const std::string& why) {
+  core::LogInfo("seat_removed", {{"instance", seat_id}, {"reason", why}});
+  calls_.OnSeatDown(seat_id, why.empty() ? "it is gone" : why);
+  plane_.seats.Remove(seat_id);
+  plane_.catalog.RemoveSeat(seat_id);
+  observer_.OnSeatChanged(seat_id);
+}
+
+void AgentDirectory::Sweep() {
+  for (const std::string& seat_id : plane_.seats.Sweep(plane_.loop.Now())) {
+    const SeatRecord* seat = plane_.seats.Find(seat_id);
+    if (seat == nullptr) plane_.catalog.RemoveSeat(seat_id);
+    if (seat == nullptr || seat->presence == Presence::kDead) {
+      calls_.OnSeatDown(seat_id, "its agent has been away for too long");
+    }
+    observer_.OnSeatChanged(seat_id);
+  }
+  for (auto it = agents_.begin(); it != agents_.end();) {
+    const bool gone = it->second.info.link == nullptr && plane_.seats.SeatsOf(it->first).empty();
+    it = gone ? agents_.erase(it) : std::next(it);
+  }
+}
+
+}  // namespace callboard::server

@@ -1,0 +1,121 @@
+// Which agents are linked: fencing of their links, their seats and lists, and where items go.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/runtime/lifetime.h"
+#include "server/flows/agent_session.h"
+#include "server/flows/plane.h"
+
+namespace callboard::server {
+
+// What the links bring that concerns calls. Implemented by CallFlow.
+class AgentCalls : public AgentOutbox::Source {
+ public:
+  // A link was accepted; `inventory` is what the agent holds. Its Welcome is already queued.
+  virtual void OnLinkUp(const std::string& agent_id, AgentSession& link) = 0;
+  virtual void OnLinkDown(const std::string& agent_id) = 0;
+  virtual void OnCallEvent(AgentSession& link, v1::CallEvent& event) = 0;
+  virtual void OnChunk(AgentSession& link, v1::Chunk& chunk) = 0;
+  virtual void OnCancelAck(const v1::CancelAck& ack) = 0;
+  // The seat can be reached: what waited for it may go.
+  virtual void OnSeatUp(const std::string& seat_id) = 0;
+  virtual void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) = 0;
+  // Removed, or not to come back soon.
+  virtual void OnSeatDown(const std::string& seat_id, const std::string& why) = 0;
+};
+
+// What sessions and watchers want to know of seats.
+class SeatObserver {
+ public:
+  virtual ~SeatObserver() = default;
+  virtual void OnSeatChanged(const std::string& seat_id) = 0;
+  // The seat's newest digest differs from the former one.
+  virtual void OnListChanged(const std::string& seat_id) = 0;
+  virtual void OnListArrived() = 0;
+  virtual void OnNotice(const std::string& seat_id, const std::string& method,
+                        const std::string& params) = 0;
+};
+
+struct AgentInfo {
+  std::string agent_id;
+  std::string host;
+  int64_t pid = 0;
+  std::string boot_id;
+  uint64_t epoch = 0;
+  std::string journal_id;
+  std::map<std::string, std::string> labels;
+  uint64_t links = 0;  // accepted so far
+  absl::Time last_heard;
+  absl::Time linked_at;
+  AgentSession* link = nullptr;
+};
+
+// Loop thread, owned by ControlPlane::Impl. Bounds: agents_max linked and as many openings;
+// catalogue bodies kCatalogueBytesMax each, one per seat.
+class AgentDirectory final : public AgentSession::Host {
+ public:
+  AgentDirectory(Plane& plane, AgentCalls& calls, SeatObserver& observer)
+      : plane_(plane), calls_(calls), observer_(observer) {}
+  ~AgentDirectory() override;
+
+  void Attach(std::unique_ptr<AgentLink> link, PeerIdentity peer);
+  // nullptr while the agent is not linked.
+  AgentSession* LinkOf(std::string_view agent_id) const;
+  const AgentInfo* Find(std::string_view agent_id) const;
+  void GoAway(absl::Duration grace);
+  // Ages seats, forgets agents without seats.
+  void Sweep();
+
+  size_t linked() const { return linked_; }
+  size_t pending_settles() const;
+
+  void OnInventory(AgentSession& session) override;
+  void OnItem(AgentSession& session, v1::AgentItem& item) override;
+  void OnFrameBegin() override { plane_.ready->BeginTurn(); }
+  void OnFrameEnd() override { plane_.ready->Run(); }
+  void OnGone(AgentSession& session, const absl::Status& status) override;
+
+ private:
+  struct CatalogueBody {
+    std::string digest;
+    uint64_t size = 0;
+    std::string bytes;
+  };
+  struct Agent {
+    AgentInfo info;
+    std::map<std::string, CatalogueBody> catalogues;  // by seat, on their way
+    std::map<std::string, std::string> wanted;        // seat -> digest asked for on this link
+  };
+
+  void Decide(AgentSession& session, Agent& agent);
+  void Admit(AgentSession& session, Agent& agent);
+  // The link is no longer the agent's.
+  void Unlink(Agent& agent, const absl::Status& why);
+  // Lets a session go once the stack has unwound.
+  void Retire(AgentSession& session);
+  void UpdateSeat(Agent& agent, const v1::SeatState& state);
+  void WantList(Agent& agent, const std::string& seat_id);
+  void OnCatalogue(Agent& agent, v1::Catalogue& catalogue);
+  void OnCatalogueChunk(Agent& agent, v1::Chunk& chunk);
+  void TakeList(std::string digest, std::string body);
+  void LogPresence(const SeatRecord& seat, bool was_up, bool restarted) const;
+  void RemoveSeat(const std::string& seat_id, const std::string& why);
+
+  Plane& plane_;
+  AgentCalls& calls_;
+  SeatObserver& observer_;
+  std::map<uint64_t, std::unique_ptr<AgentSession>> sessions_;
+  std::vector<std::unique_ptr<AgentSession>> retired_;
+  std::map<std::string, Agent, std::less<>> agents_;
+  uint64_t next_session_ = 1;
+  size_t linked_ = 0;
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::server

@@ -1,0 +1,463 @@
+// CallFlow, the end: budgets, cancels, the one outcome, and what is settled when.
+#include <algorithm>
+#include <utility>
+
+#include "core/mcp/json.h"
+#include "core/runtime/planted_bug.h"
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
+#include "fmt/format.h"
+#include "server/flows/call_flow.h"
+#include "server/flows/invoke_source.h"
+
+namespace callboard::server {
+namespace {
+
+const char* PhaseName(v1::CallPhase phase) {
+  switch (phase) {
+    case v1::CALL_QUEUED:
+      return "queued";
+    case v1::CALL_CONNECTING:
+      return "connecting";
+    case v1::CALL_SENDING:
+      return "sending";
+    case v1::CALL_WAITING:
+      return "waiting";
+    case v1::CALL_RETRYING:
+      return "retrying";
+    default:
+      return "ended";
+  }
+}
+
+}  // namespace
+
+CallFlow::~CallFlow() {
+  std::vector<InvokeSource*> sources;
+  for (auto& [order, call] : calls_) {
+    if (call->source != nullptr) sources.push_back(call->source);
+  }
+  std::vector<StreamReader*> readers;
+  for (const auto& [id, session] : plane_.sessions.all()) {
+    for (const auto& [number, stream] : session->streams) {
+      if (stream->reader != nullptr) readers.push_back(stream->reader);
+    }
+  }
+  lifetime_.Renew();
+  for (InvokeSource* source : sources) source->PlaneGone();
+  for (StreamReader* reader : readers) reader->Wake();
+}
+
+absl::Duration CallFlow::Slack() const {
+  return std::min(absl::Milliseconds(500), plane_.config.budgets.upper_wait_margin);
+}
+
+// ---- budgets ------------------------------------------------------------------------------------
+
+absl::Time CallFlow::BudgetAt(const LiveCall& call) const {
+  const absl::Time queue_end = call.created + call.queue_budget;
+  if (call.sent_at == absl::InfiniteFuture()) return queue_end;
+  if (call.started && call.attempt == 1) return call.started_at + call.run_budget + Slack();
+  if (call.queued && !call.ever_started) return queue_end + Slack();
+  return call.sent_at + call.run_budget + Slack();
+}
+
+void CallFlow::Arm(LiveCall& call) {
+  if (call.ended) return;
+  const absl::Time next = std::min(
+      {call.hard_at, call.accept_at, call.retry_at, call.cancel_by, call.exit_by, BudgetAt(call)});
+  // One that fires too early looks again; so a deadline that moves away costs nothing here.
+  if (call.timer.pending() && call.timer_at <= next) return;
+  call.timer_at = next;
+  call.timer = plane_.loop.At(next, [this, order = call.order] { OnTimer(order); });
+}
+
+void CallFlow::OnTimer(uint64_t order) {
+  auto found = calls_.find(order);
+  if (found == calls_.end() || found->second->ended) return;
+  LiveCall& call = *found->second;
+  const absl::Time now = Now();
+  if (now >= call.hard_at) {
+    const v1::Certainty certainty = CertaintyNow(call);
+    SendCancel(call, v1::Cancel::DEADLINE);
+    return EndOwn(call, v1::EXPIRED, v1::HARD_TIMER, certainty,
+                  "nothing came of the call within all its budgets; see the diagnostics");
+  }
+  if (now >= BudgetAt(call)) return ExpireBudget(call);
+  if (now >= call.cancel_by) {
+    return EndOwn(call, v1::CANCELLED, call.cancel_reason, CertaintyNow(call),
+                  "cancelled; the agent has not said what became of it");
+  }
+  if (now >= call.exit_by) {
+    call.exit_by = absl::InfiniteFuture();
+    if (MayRetry(call, absl::ZeroDuration())) {
+      Retry(call, absl::ZeroDuration(), "the DCC was restarted");
+    } else {
+      return EndOwn(call, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN,
+                    fmt::format("incarnation {} of the seat ended while the tool was at work; a "
+                                "new one is running",
+                                call.incarnation));
+    }
+  }
+  if (now >= call.accept_at) {
+    call.accept_at = absl::InfiniteFuture();
+    if (OpenStream(call)) ShowStatus(call);
+  }
+  if (now >= call.retry_at) Send(call);
+  Arm(call);
+}
+
+v1::Certainty CallFlow::CertaintyNow(const LiveCall& call) const {
+  if (call.sent_at == absl::InfiniteFuture()) return v1::NOT_STARTED;
+  if (call.started && agents_->LinkOf(call.agent_id) != nullptr) return v1::RUNNING;
+  return v1::UNKNOWN;
+}
+
+void CallFlow::ExpireBudget(LiveCall& call) {
+  const v1::Certainty certainty = CertaintyNow(call);
+  const bool in_queue = call.sent_at == absl::InfiniteFuture() || (call.queued && !call.started);
+  SendCancel(call, v1::Cancel::DEADLINE);
+  if (in_queue) {
+    return EndOwn(call, v1::EXPIRED, v1::QUEUE_BUDGET_SPENT, certainty,
+                  fmt::format("the call waited {} for its turn, its queue budget",
+                              absl::FormatDuration(call.queue_budget)));
+  }
+  EndOwn(call, v1::EXPIRED, v1::RUN_BUDGET_SPENT, certainty,
+         fmt::format("no result within {}, the call's run budget{}",
+                     absl::FormatDuration(call.run_budget),
+                     certainty == v1::RUNNING ? "; the tool may still be at work" : ""));
+}
+
+// ---- cancel -------------------------------------------------------------------------------------
+
+void CallFlow::SendCancel(LiveCall& call, v1::Cancel::Why why) {
+  AgentSession* link = agents_->LinkOf(call.agent_id);
+  if (link == nullptr || call.step != CallStep::kSent) return;
+  link->outbox().DropBodies(call.id);
+  v1::Cancel& cancel = *link->outbox().Control().mutable_cancel();
+  cancel.set_call_id(call.id.str());
+  cancel.set_owner_term(plane_.term);
+  cancel.set_reason(why);
+  link->ScheduleFlush();
+}
+
+void CallFlow::Cancel(LiveCall& call, v1::Cancel::Why why, v1::Reason reason, bool wait_for_agent) {
+  if (call.ended || call.cancel_by != absl::InfiniteFuture()) return;
+  if (call.step != CallStep::kSent) {
+    return EndOwn(call, v1::CANCELLED, reason, CertaintyNow(call),
+                  "cancelled before it was sent to the seat");
+  }
+  SendCancel(call, why);
+  // Whether a call that is queued over there was still dropped only the agent knows.
+  if (!call.started && wait_for_agent && agents_->LinkOf(call.agent_id) != nullptr) {
+    call.cancel_reason = reason;
+    call.cancel_by = Now() + Slack();
+    return Arm(call);
+  }
+  EndOwn(call, v1::CANCELLED, reason, CertaintyNow(call),
+         "cancelled; the tool may still be at work");
+}
+
+bool CallFlow::CancelRequest(const std::string& session_id, const std::string& request_id) {
+  const auto id = plane_.requests.Find(session_id, request_id);
+  return id && CancelById(*id, v1::Cancel::CLIENT, v1::CANCELLED_BY_CLIENT);
+}
+
+bool CallFlow::CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reason) {
+  LiveCall* call = Find(id);
+  if (call == nullptr || call->ended) return false;
+  Cancel(*call, why, reason, true);
+  return true;
+}
+
+void CallFlow::OnCancelAck(const v1::CancelAck& ack) {
+  const auto id = CallId::From(ack.call_id());
+  LiveCall* call = id ? Find(*id) : nullptr;
+  if (call == nullptr || call->ended || call->cancel_by == absl::InfiniteFuture()) return;
+  switch (ack.effect()) {
+    case v1::CancelAck::DROPPED:
+      return EndOwn(*call, v1::CANCELLED, call->cancel_reason,
+                    call->ever_started ? v1::UNKNOWN : v1::NOT_STARTED,
+                    "cancelled while it was queued; nothing ran");
+    case v1::CancelAck::DELIVERED:
+    case v1::CancelAck::CANNOT_STOP:
+      return EndOwn(*call, v1::CANCELLED, call->cancel_reason, v1::RUNNING,
+                    "cancelled; the tool may still be at work");
+    default:
+      return;  // over: its outcome is on the way
+  }
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+std::string CallFlow::Diagnostics(const LiveCall& call) const {
+  const AgentInfo* agent = agents_->Find(call.agent_id);
+  const Execution* record = plane_.executions.Find(call.id);
+  core::JsonObject json;
+  json.Int("call_age_ms", absl::ToInt64Milliseconds(Now() - call.created));
+  if (agent != nullptr) {
+    const absl::Time heard = agent->link != nullptr ? agent->link->last_heard() : agent->last_heard;
+    json.Int("last_heartbeat_age_ms", absl::ToInt64Milliseconds(Now() - heard));
+    json.Int("reconnects", static_cast<int64_t>(agent->links) - 1);
+    json.Bool("linked", agent->link != nullptr);
+  }
+  json.String("session", call.request.session_id());
+  json.String("instance", fmt::format("{}/{}", call.seat_id, call.incarnation));
+  json.Int("attempt", call.attempt);
+  json.String("last_state", record == nullptr ? "unknown" : PhaseName(record->phase));
+  return json.Take();
+}
+
+v1::CallOutcome CallFlow::MakeOutcome(const LiveCall& call, const Ending& ending) const {
+  v1::CallOutcome outcome;
+  outcome.set_call_id(call.id.str());
+  outcome.set_client_request_id(call.request.client_request_id());
+  outcome.set_class_(ending.outcome);
+  outcome.set_reason(ending.reason);
+  outcome.set_certainty(ending.certainty);
+  outcome.set_queue_ms(ending.queue_ms);
+  outcome.set_run_ms(ending.run_ms);
+  outcome.set_message(ending.message);
+  if (ending.outcome == v1::EXPIRED || ending.outcome == v1::LOST) {
+    outcome.set_diagnostics(Diagnostics(call));
+  }
+  return outcome;
+}
+
+void CallFlow::EndOwn(LiveCall& call, v1::OutcomeClass outcome, v1::Reason reason,
+                      v1::Certainty certainty, std::string message) {
+  Ending ending;
+  ending.outcome = outcome;
+  ending.reason = reason;
+  ending.certainty = certainty;
+  ending.message = std::move(message);
+  if (call.started) {
+    ending.run_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(Now() - call.started_at));
+  }
+  v1::CallOutcome told = MakeOutcome(call, ending);
+  End(call, ending, std::move(told));
+}
+
+void CallFlow::LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool) const {
+  if (!core::LogEnabled(core::LogLevel::kInfo)) return;
+  const SeatRecord* seat = plane_.seats.Find(call.seat_id);
+  core::LogInfo(
+      "call_ended",
+      {{"session", call.request.session_id()},
+       {"call", call.id.hex()},
+       {"seat", seat == nullptr ? call.seat_id : plane_.seats.DisplayName(*seat)},
+       {"tool", tool.empty() ? call.request.method() : tool},
+       {"outcome", v1::OutcomeClass_Name(ending.outcome)},
+       {"reason",
+        ending.reason == v1::REASON_UNSPECIFIED ? "none" : v1::Reason_Name(ending.reason)},
+       {"certainty", v1::Certainty_Name(ending.certainty)},
+       {"is_error", ending.is_error},
+       {"queue_ms", ending.queue_ms},
+       {"run_ms", ending.run_ms},
+       {"duration_ms", absl::ToInt64Milliseconds(Now() - call.created)}});
+}
+
+void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome) {
+  Execution* record = plane_.executions.Find(call.id);
+  const bool first =
+      record == nullptr ? !call.ended : plane_.executions.End(*record, ending, Now());
+  if (!first && !core::Planted(core::PlantedBug::kDoubleTerminal)) {
+    // Late: the receipt is complete now, the caller has been told long ago.
+    if (!call.job_open) SettleAtAgent(call.id, call.agent_id);
+    // A body that came too late is nobody's.
+    call.have_n = call.outcome_n;
+    call.body = {};
+    return;
+  }
+  LogEnd(call, ending, record == nullptr ? "" : record->tool);
+  if (Session* session = plane_.sessions.Find(call.request.session_id()); session && first) {
+    session->calls.erase(call.order);
+    if (call.started) --session->started_calls;
+    session->quiet_since = Now();
+  }
+  plane_.requests.Remove(call.request.session_id(), call.request.client_request_id(), call.id);
+  if (AgentSession* link = agents_->LinkOf(call.agent_id)) {
+    if (call.step == CallStep::kInOutbox) link->outbox().Withdraw(call.id);
+    link->outbox().DropBodies(call.id);
+  }
+  if (call.step == CallStep::kWaiting) {
+    auto waiting = waiting_.find(call.seat_id);
+    if (waiting != waiting_.end()) {
+      std::erase(waiting->second, call.order);
+      if (waiting->second.empty()) waiting_.erase(waiting);
+    }
+  }
+  call.ended = true;
+  call.timer.Cancel();
+  call.asks.clear();
+  call.params.reset();
+  ended_.insert(call.order);
+  ended_hook_(call.id);
+  if (call.stream != nullptr) {
+    const bool by_agent = ending.from_agent;
+    call.stream->finished = true;
+    call.stream->idle_since = Now();
+    Append(call, {std::move(outcome), by_agent ? call.outcome_n : 0});
+  } else if (call.source != nullptr) {
+    call.source->SetOutcome(std::move(outcome));
+  } else {
+    OnDelivered(call.id);
+  }
+}
+
+void CallFlow::OnDelivered(const CallId& id) {
+  LiveCall* call = Find(id);
+  if (call == nullptr || !call->ended) return;
+  // Without the agent's own outcome it goes on over there: settled when that comes. Of a call that
+  // was not sent, or not sent again, nothing more comes.
+  const bool nothing_comes = call->step != CallStep::kSent || call->outcome_seen;
+  if (nothing_comes && !call->job_open) SettleAtAgent(id, call->agent_id);
+  Forget(*call);
+}
+
+void CallFlow::SettleAtAgent(const CallId& id, const std::string& agent_id) {
+  Execution* record = plane_.executions.Find(id);
+  if (record != nullptr) {
+    if (record->settled) return;
+    record->settled = true;
+  }
+  if (AgentSession* link = agents_->LinkOf(agent_id)) link->Settle(id);
+}
+
+void CallFlow::Forget(LiveCall& call) {
+  const uint64_t order = call.order;
+  ended_.erase(order);
+  held_statuses_.erase(order);
+  by_id_.erase(call.id);
+  calls_.erase(order);
+}
+
+// ---- consumers that leave -----------------------------------------------------------------------
+
+void CallFlow::OnSourceGone(const CallId& id, bool lost) {
+  LiveCall* call = Find(id);
+  if (call == nullptr) return;
+  call->source = nullptr;
+  if (call->ended) {
+    // With a stream the outcome waits for the grace, or for whoever took the stream over.
+    if (call->stream == nullptr || call->stream->session_id.empty()) OnDelivered(id);
+    return;
+  }
+  if (!lost) return;
+  if (call->request.on_detach() == v1::InvokeRequest::CANCEL) {
+    return Cancel(*call, v1::Cancel::CLIENT, v1::CANCELLED_BY_CLIENT, false);
+  }
+  // An ask that nobody can answer any more ends with an error, never with silence.
+  for (const uint64_t ask : std::exchange(call->asks, {})) {
+    AnswerAsk(*call, ask, "", R"({"code":-32000,"message":"the client is gone"})");
+  }
+  AckLater(*call);
+}
+
+void CallFlow::OnReaderGone(Stream& stream) {
+  stream.idle_since = Now();
+  if (const auto id = CallId::From(stream.call_id)) {
+    LiveCall* call = Find(*id);
+    if (call != nullptr && !call->ended) AckLater(*call);
+  }
+}
+
+void CallFlow::AddReader(const std::string& session_id) {
+  if (Session* session = plane_.sessions.Find(session_id)) ++session->readers;
+}
+
+void CallFlow::RemoveReader(const std::string& session_id) {
+  if (Session* session = plane_.sessions.Find(session_id)) {
+    --session->readers;
+    session->quiet_since = Now();
+  }
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+void CallFlow::CloseSession(const std::string& session_id, const char* reason) {
+  Session* session = plane_.sessions.Find(session_id);
+  if (session == nullptr) return;
+  const std::set<uint64_t> open = session->calls;
+  for (const uint64_t order : open) {
+    auto found = calls_.find(order);
+    if (found == calls_.end()) continue;
+    Cancel(*found->second, v1::Cancel::CLIENT, v1::CANCELLED_SESSION_ENDED, false);
+  }
+  std::vector<StreamReader*> readers;
+  for (const auto& [number, stream] : session->streams) {
+    if (stream->reader != nullptr) readers.push_back(stream->reader);
+  }
+  for (StreamReader* reader : readers) reader->EndReading(reason);
+  plane_.sessions.Erase(session_id);
+}
+
+void CallFlow::SuspendSession(Session& session) {
+  const std::set<uint64_t> open = session.calls;
+  for (const uint64_t order : open) {
+    auto found = calls_.find(order);
+    if (found == calls_.end()) continue;
+    Cancel(*found->second, v1::Cancel::CLIENT, v1::CANCELLED_SESSION_ENDED, false);
+  }
+  plane_.sessions.Suspend(session);
+}
+
+bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
+  if (session.seat_id.empty() || notify.method() == "notifications/initialized" ||
+      notify.method() == "notifications/cancelled" || notify.params().size() > (64 << 10)) {
+    return false;
+  }
+  const SeatRecord* seat = plane_.seats.Find(session.seat_id);
+  AgentSession* link = seat == nullptr ? nullptr : agents_->LinkOf(seat->agent_id);
+  if (link == nullptr) return false;
+  v1::Dispatch& dispatch = *link->outbox().Control().mutable_dispatch();
+  dispatch.set_call_id(CallId::New(plane_.random).str());
+  dispatch.set_attempt(1);
+  dispatch.set_owner_term(plane_.term);
+  dispatch.set_seat_id(session.seat_id);
+  dispatch.set_method(notify.method());
+  dispatch.mutable_params()->set_inline_(notify.params());
+  dispatch.set_kind(v1::Dispatch::NOTIFICATION);
+  dispatch.set_lane(v1::FREE);
+  dispatch.set_session_id(session.id);
+  dispatch.set_fair_key(session.principal.empty() ? session.id : session.principal);
+  link->ScheduleFlush();
+  return true;
+}
+
+void CallFlow::Sweep() {
+  for (const uint64_t order : std::exchange(held_statuses_, {})) {
+    auto found = calls_.find(order);
+    if (found != calls_.end()) ShowStatus(*found->second);
+  }
+  std::vector<CallId> delivered;
+  for (const uint64_t order : ended_) {
+    LiveCall& call = *calls_.at(order);
+    const bool unread = call.stream != nullptr && call.stream->reader == nullptr;
+    if (unread && call.stream->session_id.empty()) {
+      delivered.push_back(call.id);
+    } else if (!call.body.complete() && Now() >= call.hard_at &&
+               agents_->LinkOf(call.agent_id) == nullptr) {
+      // Whoever reads must not wait for an agent that does not come back.
+      call.body.lost = true;
+      WakeReader(call);
+    }
+  }
+  for (const CallId& id : delivered) OnDelivered(id);
+  SweepOrphans();
+}
+
+// An agent whose seats have been forgotten does not come back to say how its calls ended.
+void CallFlow::SweepOrphans() {
+  std::vector<std::string> gone;
+  for (const auto& [agent_id, orphans] : orphans_) {
+    if (agents_->LinkOf(agent_id) == nullptr && plane_.seats.SeatsOf(agent_id).empty()) {
+      gone.push_back(agent_id);
+    }
+  }
+  for (const std::string& agent_id : gone) {
+    EndLostOrphans(agent_id, {}, v1::LINK_LOST, "the agent did not come back");
+  }
+}
+
+}  // namespace callboard::server

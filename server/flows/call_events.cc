@@ -1,0 +1,448 @@
+// CallFlow, from the agent: events of calls, their streams, the bodies of their outcomes.
+#include <algorithm>
+#include <utility>
+
+#include "core/mcp/json.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
+#include "server/flows/call_flow.h"
+#include "server/flows/invoke_source.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr size_t kAsksMax = 64;
+constexpr size_t kInlineMax = 64 << 10;
+constexpr absl::Duration kStatusEvery = absl::Seconds(1);
+
+// The body of an event other than its outcome; nullptr if it has none.
+v1::Body* BodyOf(v1::CallEvent& event) {
+  switch (event.kind_case()) {
+    case v1::CallEvent::kProgress:
+      return event.mutable_progress();
+    case v1::CallEvent::kLog:
+      return event.mutable_log();
+    case v1::CallEvent::kAsk:
+      return event.mutable_ask()->mutable_params();
+    case v1::CallEvent::kNotification:
+      return event.mutable_notification()->mutable_params();
+    case v1::CallEvent::kJobUpdate:
+      return event.mutable_job_update()->mutable_body();
+    case v1::CallEvent::kClosed:
+      return event.mutable_closed()->mutable_body();
+    default:
+      return nullptr;
+  }
+}
+
+bool MayBeAsked(const Session* session) {
+  return session != nullptr && session->revision < "2026-07-28";
+}
+
+}  // namespace
+
+void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
+  const auto id = CallId::From(event.call_id());
+  if (!id) return;
+  LiveCall* call = Find(*id);
+  if (call == nullptr) return OnStray(link, *id, event);
+  if (event.attempt() != call->attempt) return;  // an attempt that is over
+  if (call->outcome_seen && event.n() == call->outcome_n && event.has_outcome()) {
+    // The header again, because the body was asked for anew.
+    call->body.restarting = false;
+    if (event.outcome().body().size() != call->body.size) call->body.lost = true;
+    return WakeReader(*call);
+  }
+  if (event.n() <= call->have_n || call->event_body.active) return;  // known already
+  if (event.n() != call->have_n + 1) {
+    // A hole: a fault of the peer, mended by asking for what is missing.
+    Continue(link, *call);
+    return link.ScheduleFlush();
+  }
+  v1::Body* body = BodyOf(event);
+  if (body == nullptr || !body->has_size()) return TakeEvent(*call, event);
+  call->event_body = {};
+  call->event_body.active = true;
+  call->event_body.size = body->size();
+  call->event_body.dropped = body->size() > plane_.config.limits.params_bytes_max;
+  call->event_body.event = std::move(event);
+}
+
+void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event) {
+  Execution* record = plane_.executions.Find(id);
+  const bool over = (event.has_outcome() && !event.outcome().open()) || event.has_closed();
+  if (record != nullptr && event.has_outcome()) {
+    const v1::Outcome& outcome = event.outcome();
+    Ending ending;
+    ending.outcome = outcome.class_();
+    ending.reason = outcome.reason();
+    ending.certainty = outcome.certainty();
+    ending.message = outcome.facts().detail();
+    ending.is_error = outcome.facts().is_error();
+    ending.queue_ms = outcome.queue_ms();
+    ending.run_ms = outcome.run_ms();
+    ending.backend_job_id = outcome.facts().backend_job_id();
+    ending.from_agent = true;
+    plane_.executions.End(*record, ending, Now());
+    ended_hook_(id);
+  }
+  if (over) {
+    if (const auto mine = orphans_.find(link.agent_id()); mine != orphans_.end()) {
+      mine->second.erase(id);
+    }
+    if (record != nullptr) record->settled = true;
+    return link.Settle(id);
+  }
+  v1::AckEntry entry;
+  entry.set_call_id(id.str());
+  entry.set_attempt(event.attempt());
+  entry.set_n(event.n());
+  link.outbox().AckRaw(std::move(entry));
+  link.ScheduleFlush();
+}
+
+void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
+  const auto id = CallId::From(chunk.call_id());
+  if (!id) return;
+  LiveCall* call = Find(*id);
+  if (call == nullptr) {
+    const Execution* record = plane_.executions.Find(*id);
+    if (record != nullptr && record->settled) return;
+    v1::AckEntry entry;
+    entry.set_call_id(chunk.call_id());
+    entry.set_attempt(chunk.attempt());
+    entry.set_n(chunk.n() - 1);
+    entry.set_offset(chunk.offset() + chunk.bytes().size());
+    link.outbox().AckRaw(std::move(entry));
+    return link.ScheduleFlush();
+  }
+  if (chunk.attempt() != call->attempt) return;
+  const bool of_outcome = call->outcome_seen && chunk.n() == call->outcome_n;
+  const bool of_event = call->event_body.active && chunk.n() == call->have_n + 1;
+  uint64_t& received = of_outcome ? call->body.received : call->event_body.received;
+  const uint64_t size = of_outcome ? call->body.size : call->event_body.size;
+  // After a cut or a restart what is known already may come again.
+  if ((!of_outcome && !of_event) || chunk.offset() > received || received >= size) return;
+  const uint64_t known = received - chunk.offset();
+  if (known >= chunk.bytes().size()) return;
+  if (known > 0) chunk.mutable_bytes()->erase(0, known);
+  if (chunk.bytes().size() > size - received) chunk.mutable_bytes()->resize(size - received);
+  received += chunk.bytes().size();
+  if (of_outcome) {
+    // Nobody will ever read the body of an outcome that came after the caller was told.
+    if (call->source == nullptr && call->stream == nullptr) {
+      call->body.consumed = received;
+      return AckLater(*call);
+    }
+    call->body.pieces.push_back(std::move(*chunk.mutable_bytes()));
+    return WakeReader(*call);
+  }
+  EventBody& body = call->event_body;
+  if (!body.dropped) body.bytes += chunk.bytes();
+  AckLater(*call);
+  if (received < size) return;
+  v1::CallEvent event = std::move(body.event);
+  if (!body.dropped) *BodyOf(event)->mutable_inline_() = std::move(body.bytes);
+  const bool dropped = body.dropped;
+  call->event_body = {};
+  if (!dropped) return TakeEvent(*call, event);
+  call->have_n = event.n();
+  if (event.has_ask()) {
+    AnswerAsk(
+        *call, event.n(), "",
+        core::MakeErrorObject(core::kServerError, "the request is too large to be passed on"));
+  }
+}
+
+void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
+  const uint64_t n = event.n();
+  switch (event.kind_case()) {
+    case v1::CallEvent::kQueued:
+      call.have_n = n;
+      call.queued = true;
+      call.ahead = event.queued().ahead();
+      SetPhase(call, v1::CALL_QUEUED,
+               fmt::format("{} before this one in the seat's queue", call.ahead));
+      return Arm(call);
+    case v1::CallEvent::kStarted:
+      call.have_n = n;
+      if (!call.started) {
+        // The queue has a budget of its own: the run counts from here, over all attempts.
+        if (!call.ever_started && call.queued) call.sent_at = Now();
+        call.started = call.ever_started = true;
+        call.started_at = Now();
+        if (Session* session = plane_.sessions.Find(call.request.session_id());
+            session != nullptr && !call.ended) {
+          ++session->started_calls;
+        }
+      }
+      call.incarnation = event.started().incarnation();
+      if (Execution* record = plane_.executions.Find(call.id)) {
+        record->incarnation = call.incarnation;
+        if (!record->over()) record->certainty = v1::RUNNING;
+      }
+      if (!call.ended && call.cancel_by != absl::InfiniteFuture()) {
+        return EndOwn(call, v1::CANCELLED, call.cancel_reason, v1::RUNNING,
+                      "cancelled; the tool may still be at work");
+      }
+      SetPhase(call, v1::CALL_WAITING, "the tool is at work");
+      return Arm(call);
+    case v1::CallEvent::kProgress: {
+      call.have_n = n;
+      if (call.request.progress_token().empty()) return AckLater(call);
+      std::string params = core::SetMember(event.progress().inline_(), "progressToken",
+                                           call.request.progress_token());
+      return Publish(call, n, "notifications/progress", std::move(params));
+    }
+    case v1::CallEvent::kLog:
+      call.have_n = n;
+      return Publish(call, n, "notifications/message",
+                     std::move(*event.mutable_log()->mutable_inline_()));
+    case v1::CallEvent::kNotification:
+      call.have_n = n;
+      return Publish(call, n, event.notification().method(),
+                     std::move(*event.mutable_notification()->mutable_params()->mutable_inline_()));
+    case v1::CallEvent::kAsk:
+      call.have_n = n;
+      return TakeAsk(call, n, *event.mutable_ask(),
+                     std::move(*event.mutable_ask()->mutable_params()->mutable_inline_()));
+    case v1::CallEvent::kOutcome:
+      return TakeOutcome(call, event);
+    case v1::CallEvent::kClosed: {
+      call.have_n = n;
+      call.job_open = false;
+      Execution* record = plane_.executions.Find(call.id);
+      if (record != nullptr && call.ended && call.source == nullptr && call.stream == nullptr) {
+        return OnDelivered(call.id);
+      }
+      return;
+    }
+    case v1::CallEvent::kJobUpdate:
+    case v1::CallEvent::KIND_NOT_SET:
+      call.have_n = n;
+      return AckLater(call);
+  }
+}
+
+void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
+  v1::Outcome& outcome = *event.mutable_outcome();
+  call.outcome_seen = true;
+  call.outcome_n = event.n();
+  call.job_open = outcome.open();
+  call.body = {};
+  if (outcome.body().has_size()) {
+    call.body.size = outcome.body().size();
+  } else {
+    call.have_n = event.n();
+  }
+  const bool gone = outcome.class_() == v1::LOST && outcome.reason() >= v1::AGENT_RESTARTED &&
+                    outcome.reason() <= v1::BACKEND_CONNECTION_LOST;
+  const absl::Duration delay = RetryDelay(call.attempt);
+  if (gone && MayRetry(call, delay) && call.cancel_by == absl::InfiniteFuture()) {
+    return Retry(call, delay,
+                 outcome.facts().detail().empty() ? "what it was running on is gone"
+                                                  : outcome.facts().detail());
+  }
+  if (outcome.reason() == v1::WRONG_INCARNATION) {
+    if (Session* session = plane_.sessions.Find(call.request.session_id())) {
+      session->pins.erase(call.seat_id);
+    }
+  }
+  Ending ending;
+  ending.outcome = outcome.class_();
+  ending.reason = outcome.reason();
+  ending.certainty = outcome.certainty();
+  ending.message = outcome.facts().detail();
+  ending.is_error = outcome.facts().is_error();
+  ending.queue_ms = outcome.queue_ms();
+  ending.run_ms = outcome.run_ms();
+  ending.backend_job_id = outcome.facts().backend_job_id();
+  ending.from_agent = true;
+  v1::CallOutcome told = MakeOutcome(call, ending);
+  *told.mutable_facts() = std::move(*outcome.mutable_facts());
+  if (outcome.has_body()) *told.mutable_body() = std::move(*outcome.mutable_body());
+  End(call, ending, std::move(told));
+}
+
+// ---- asks ---------------------------------------------------------------------------------------
+
+void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
+  const Session* session = plane_.sessions.Find(call.request.session_id());
+  if (call.ended || !MayBeAsked(session) || call.asks.size() >= kAsksMax || !OpenStream(call) ||
+      call.stream->reader == nullptr) {
+    AckLater(call);
+    return AnswerAsk(
+        call, n, "",
+        core::MakeErrorObject(core::kServerError,
+                              fmt::format("the client cannot be asked ({}) now", ask.method())));
+  }
+  call.asks.insert(n);
+  v1::AskEvent event;
+  event.set_ask_id(fmt::format("{}.{}.{}", call.id.hex(), call.attempt, n));
+  event.set_method(ask.method());
+  event.set_params(std::move(params));
+  Append(call, {std::move(event), n});
+}
+
+bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer) {
+  const std::string& ask_id = answer.ask_id();
+  const auto id = CallId::FromHex(std::string_view(ask_id).substr(0, 32));
+  LiveCall* call = id ? Find(*id) : nullptr;
+  if (call == nullptr || call->request.session_id() != session_id) return false;
+  const std::string prefix = fmt::format("{}.{}.", call->id.hex(), call->attempt);
+  if (!ask_id.starts_with(prefix)) return false;
+  for (const uint64_t n : call->asks) {
+    if (ask_id != prefix + std::to_string(n)) continue;
+    call->asks.erase(n);
+    AnswerAsk(*call, n, answer.result(), answer.error());
+    return true;
+  }
+  return false;
+}
+
+void CallFlow::AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
+                         const std::string& error) {
+  AgentSession* link = agents_->LinkOf(call.agent_id);
+  if (link == nullptr) return;  // the agent ends its asks when the link is cut
+  v1::Answer& answer = *link->outbox().Control().mutable_answer();
+  answer.set_call_id(call.id.str());
+  answer.set_attempt(call.attempt);
+  answer.set_ask_n(ask_n);
+  const std::string& text = error.empty() ? result : error;
+  v1::Body& body = error.empty() ? *answer.mutable_result() : *answer.mutable_error();
+  if (text.size() <= kInlineMax) {
+    body.set_inline_(text);
+  } else {
+    body.set_size(text.size());
+    link->outbox().AddBody(call.id, call.attempt, ask_n, std::make_shared<const std::string>(text));
+  }
+  link->ScheduleFlush();
+}
+
+// ---- streams ------------------------------------------------------------------------------------
+
+bool CallFlow::OpenStream(LiveCall& call) {
+  if (call.stream != nullptr) return true;
+  if (call.request.never_open_stream() || call.source == nullptr || call.ended) return false;
+  call.accept_at = absl::InfiniteFuture();
+  std::shared_ptr<Stream> stream;
+  if (Session* session = plane_.sessions.Find(call.request.session_id())) {
+    stream = plane_.sessions.AddStream(*session, call.id.str());
+  } else {
+    stream = plane_.sessions.MakeLooseStream();
+    stream->call_id = call.id.str();
+  }
+  if (stream == nullptr) {  // too many: the call goes on with its outcome alone
+    call.request.set_never_open_stream(true);
+    return false;
+  }
+  call.stream = stream;
+  call.source->Accept(std::move(stream), plane_.term);
+  return true;
+}
+
+void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params) {
+  if (call.ended || !OpenStream(call)) return AckLater(call);
+  v1::StreamEvent event;
+  event.set_method(method);
+  event.set_params(std::move(params));
+  Append(call, {std::move(event), n});
+  // Without a reader it is stored, which counts as consumed.
+  if (call.stream->reader == nullptr) AckLater(call);
+}
+
+void CallFlow::Append(LiveCall& call, StreamItem item) {
+  plane_.sessions.Append(*call.stream, std::move(item));
+  WakeReader(call);
+}
+
+void CallFlow::WakeReader(LiveCall& call) {
+  if (call.stream != nullptr) {
+    if (call.stream->reader != nullptr) call.stream->reader->Wake();
+  } else if (call.source != nullptr) {
+    call.source->WakeBody();
+  }
+}
+
+void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message) {
+  Execution* record = plane_.executions.Find(call.id);
+  if (call.ended || record == nullptr) return;
+  record->phase = phase;
+  record->ahead = phase == v1::CALL_QUEUED ? call.ahead : 0;
+  record->message = std::move(message);
+  if (call.stream == nullptr || call.source == nullptr) return;
+  if (Now() >= call.last_status + kStatusEvery) {
+    ShowStatus(call);
+  } else {
+    held_statuses_.insert(call.order);
+  }
+}
+
+void CallFlow::ShowStatus(LiveCall& call) {
+  const Execution* record = plane_.executions.Find(call.id);
+  if (call.ended || call.source == nullptr || record == nullptr) return;
+  call.last_status = Now();
+  v1::CallStatus status;
+  status.set_phase(record->phase);
+  status.set_ahead(record->ahead);
+  status.set_attempt(call.attempt);
+  status.set_attempts_max(call.idempotent ? 3 : 1);
+  status.set_message(record->message);
+  call.source->SetStatus(std::move(status));
+}
+
+// ---- what the sources ask for -------------------------------------------------------------------
+
+std::optional<CallFlow::Piece> CallFlow::TakePiece(const CallId& id) {
+  LiveCall* call = Find(id);
+  if (call == nullptr || call->body.pieces.empty() || call->body.restarting) return std::nullopt;
+  Piece piece;
+  piece.bytes = std::move(call->body.pieces.front());
+  call->body.pieces.pop_front();
+  call->body.taken += piece.bytes.size();
+  piece.last = call->body.taken == call->body.size;
+  return piece;
+}
+
+CallFlow::BodyState CallFlow::StateOfBody(const CallId& id) const {
+  const LiveCall* call = Find(id);
+  if (call == nullptr || call->body.lost || call->body.size == 0) return BodyState::kGone;
+  return call->body.restarting ? BodyState::kComing : BodyState::kReady;
+}
+
+CallFlow::BodyState CallFlow::PrepareBody(const CallId& id) {
+  LiveCall* call = Find(id);
+  const BodyState state = StateOfBody(id);
+  if (state != BodyState::kReady || call->body.taken == 0) return state;
+  // A part has gone to a reader that is no more: from the start, then.
+  call->body.pieces.clear();
+  call->body.received = call->body.taken = call->body.consumed = 0;
+  call->body.restarting = true;
+  call->acked_offset = 0;
+  if (AgentSession* link = agents_->LinkOf(call->agent_id)) {
+    Continue(*link, *call);
+    link->ScheduleFlush();
+  }
+  return BodyState::kComing;
+}
+
+void CallFlow::OnConsumed(const CallId& id, uint64_t body_bytes) {
+  LiveCall* call = Find(id);
+  if (call == nullptr) return;
+  if (body_bytes > 0) {
+    call->body.consumed += body_bytes;
+    call->window_used += body_bytes;
+    const uint32_t most = plane_.config.limits.window_max;
+    if (call->window_used >= call->window && call->window < most) {
+      call->window = std::min(2 * call->window, most);
+      call->window_used = 0;
+      call->window_changed = true;
+    }
+  } else if (call->outcome_seen && call->body.size == 0) {
+    return;  // a small outcome: settled, not acknowledged
+  }
+  AckLater(*call);
+}
+
+}  // namespace callboard::server

@@ -1,0 +1,168 @@
+// Every call from Invoke to its delivered outcome: admission, dispatch, events, budgets, ends.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "core/runtime/event_source.h"
+#include "core/runtime/lifetime.h"
+#include "server/flows/agent_directory.h"
+#include "server/flows/live_call.h"
+#include "server/flows/plane.h"
+
+namespace callboard::server {
+
+// Loop thread, owned by ControlPlane::Impl. Bounds: open_executions_max calls, per session
+// calls_per_session_max; a call holds at most a window of its outcome's body. No consumer is called
+// from inside (see ReadyQueue).
+//
+// Sources: call_invoke.cc (admission), call_dispatch.cc (towards the agent, after cuts),
+// call_events.cc (from the agent), call_end.cc (budgets, cancel, end, settle).
+class CallFlow final : public AgentCalls {
+ public:
+  // `ended_hook` runs when a call has ended; it must not call back into the flow.
+  CallFlow(Plane& plane, absl::AnyInvocable<void(const CallId&)> ended_hook)
+      : plane_(plane), ended_hook_(std::move(ended_hook)) {}
+  ~CallFlow() override;
+  void SetAgents(AgentDirectory* agents) { agents_ = agents; }
+
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> Invoke(v1::InvokeRequest request);
+
+  // By the client's id. False: no such request is open.
+  bool CancelRequest(const std::string& session_id, const std::string& request_id);
+  bool CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reason);
+  bool Answer(const std::string& session_id, const v1::AskAnswer& answer);
+  bool Notify(Session& session, const v1::Notify& notify);
+
+  // Ends all calls of a session and its readers, then forgets it.
+  void CloseSession(const std::string& session_id, const char* reason);
+  // Cancels what has not started; the id stays.
+  void SuspendSession(Session& session);
+  // Statuses that were held back, and streams whose grace is over.
+  void Sweep();
+
+  // ---- for the sources ----
+  const core::Lifetime& lifetime() const { return lifetime_; }
+  Plane& plane() { return plane_; }
+  struct Piece {
+    std::string bytes;
+    bool last = false;
+  };
+  std::optional<Piece> TakePiece(const CallId& id);
+  enum class BodyState { kReady, kComing, kGone };
+  // Makes the body of an ended call start at its beginning for a new reader.
+  BodyState PrepareBody(const CallId& id);
+  BodyState StateOfBody(const CallId& id) const;
+  void OnConsumed(const CallId& id, uint64_t body_bytes);
+  void OnDelivered(const CallId& id);
+  // `lost`: its consumer is gone, not replaced.
+  void OnSourceGone(const CallId& id, bool lost);
+  void OnReaderGone(Stream& stream);
+  void AddReader(const std::string& session_id);
+  void RemoveReader(const std::string& session_id);
+
+  // ---- AgentCalls ----
+  bool FillDispatch(const CallId& id, v1::Dispatch& dispatch,
+                    std::shared_ptr<const std::string>& body) override;
+  bool FillAck(const CallId& id, v1::AckEntry& entry) override;
+  void OnLinkUp(const std::string& agent_id, AgentSession& link) override;
+  void OnLinkDown(const std::string& agent_id) override;
+  void OnCallEvent(AgentSession& link, v1::CallEvent& event) override;
+  void OnChunk(AgentSession& link, v1::Chunk& chunk) override;
+  void OnCancelAck(const v1::CancelAck& ack) override;
+  void OnSeatUp(const std::string& seat_id) override;
+  void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) override;
+  void OnSeatDown(const std::string& seat_id, const std::string& why) override;
+
+ private:
+  using Calls = std::map<uint64_t, std::unique_ptr<LiveCall>>;
+
+  LiveCall* Find(const CallId& id) const;
+  absl::Time Now() const { return plane_.loop.Now(); }
+  absl::Duration Slack() const;
+
+  // call_invoke.cc
+  struct Refusal {
+    v1::Reason reason;
+    std::string message;
+  };
+  std::optional<Refusal> Admit(LiveCall& call, Session* session);
+  std::optional<Refusal> AdmitTool(LiveCall& call, const SeatRecord& seat, Session* session);
+  std::optional<Refusal> CheckPin(LiveCall& call, const SeatRecord& seat, Session& session);
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> Refuse(const v1::InvokeRequest& request,
+                                                             Refusal refusal);
+
+  // call_dispatch.cc
+  void Send(LiveCall& call);
+  void Retry(LiveCall& call, absl::Duration delay, const std::string& why);
+  bool MayRetry(const LiveCall& call, absl::Duration delay) const;
+  absl::Duration RetryDelay(uint32_t attempt);
+  void GiveVerdict(AgentSession& link, const v1::CallState& state);
+  void EndLostOrphans(const std::string& agent_id,
+                      const absl::flat_hash_map<CallId, uint32_t>& held, v1::Reason reason,
+                      std::string_view message);
+  void SweepOrphans();
+  void AddVerdict(AgentSession& link, const CallId& id, uint32_t attempt,
+                  v1::Verdict::Decision decision, uint64_t have_n = 0, uint64_t have_offset = 0);
+  void Continue(AgentSession& link, const LiveCall& call);
+  void OnMissing(LiveCall& call, const std::string& journal_id);
+  void AckLater(LiveCall& call);
+  std::pair<uint64_t, uint64_t> AckPoint(const LiveCall& call) const;
+
+  // call_events.cc
+  void OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event);
+  void TakeEvent(LiveCall& call, v1::CallEvent& event);
+  void TakeOutcome(LiveCall& call, v1::CallEvent& event);
+  void TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params);
+  void Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params);
+  bool OpenStream(LiveCall& call);
+  void Append(LiveCall& call, StreamItem item);
+  void WakeReader(LiveCall& call);
+  void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});
+  void ShowStatus(LiveCall& call);
+  void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
+                 const std::string& error);
+
+  // call_end.cc
+  void Arm(LiveCall& call);
+  void OnTimer(uint64_t order);
+  absl::Time BudgetAt(const LiveCall& call) const;
+  void ExpireBudget(LiveCall& call);
+  void Cancel(LiveCall& call, v1::Cancel::Why why, v1::Reason reason, bool wait_for_agent);
+  void SendCancel(LiveCall& call, v1::Cancel::Why why);
+  void EndOwn(LiveCall& call, v1::OutcomeClass outcome, v1::Reason reason, v1::Certainty certainty,
+              std::string message);
+  // The call may be gone afterwards.
+  void End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome);
+  void LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool) const;
+  v1::CallOutcome MakeOutcome(const LiveCall& call, const Ending& ending) const;
+  std::string Diagnostics(const LiveCall& call) const;
+  v1::Certainty CertaintyNow(const LiveCall& call) const;
+  void SettleAtAgent(const CallId& id, const std::string& agent_id);
+  void Forget(LiveCall& call);
+
+  Plane& plane_;
+  // Open calls of a former control plane, by agent; each is an open execution, so bounded with
+  // them.
+  std::map<std::string, std::set<CallId>> orphans_;
+  absl::AnyInvocable<void(const CallId&)> ended_hook_;
+  AgentDirectory* agents_ = nullptr;
+  Calls calls_;  // in the order of their start
+  absl::flat_hash_map<CallId, LiveCall*> by_id_;
+  std::map<std::string, std::vector<uint64_t>, std::less<>> waiting_;  // by seat
+  std::set<uint64_t> ended_;          // ended calls that are not delivered yet
+  std::set<uint64_t> held_statuses_;  // calls with a status to be shown at the next sweep
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::server

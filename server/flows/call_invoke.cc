@@ -1,0 +1,229 @@
+// CallFlow, admission: from Invoke to a call that may be sent, or to a refusal that says why.
+#include <algorithm>
+#include <utility>
+
+#include "core/mcp/json.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
+#include "server/flows/call_flow.h"
+#include "server/flows/invoke_source.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr size_t kInlineMax = 64 << 10;
+
+absl::Duration Millis(uint64_t ms) {
+  return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ms, 1ull << 40)));
+}
+
+// Requests of MCP that change nothing and may be asked twice.
+bool IsReading(std::string_view method) {
+  return method.ends_with("/list") || method.ends_with("/read") || method == "prompts/get" ||
+         method == "completion/complete" || method == "ping" || method == "tasks/get";
+}
+
+struct CallParams {
+  std::string_view name;       // raw
+  std::string_view arguments;  // raw
+  std::string_view meta;       // raw
+};
+
+CallParams Split(std::string_view params) {
+  CallParams parts;
+  (void)core::ForEachMember(params, [&](core::JsonMember member) {
+    if (member.Is("name")) parts.name = member.value;
+    if (member.Is("arguments")) parts.arguments = member.value;
+    if (member.Is("_meta")) parts.meta = member.value;
+    return true;
+  });
+  return parts;
+}
+
+}  // namespace
+
+std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Refuse(
+    const v1::InvokeRequest& request, Refusal refusal) {
+  v1::CallOutcome outcome;
+  outcome.set_client_request_id(request.client_request_id());
+  outcome.set_class_(v1::REJECTED);
+  outcome.set_reason(refusal.reason);
+  outcome.set_certainty(v1::NOT_STARTED);
+  outcome.set_message(std::move(refusal.message));
+  return std::make_unique<RefusedSource>(std::move(outcome));
+}
+
+std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeRequest request) {
+  Session* session = nullptr;
+  if (!request.session_id().empty()) {
+    session = plane_.sessions.Use(request.session_id(), Now());
+    if (session == nullptr) {
+      return std::make_unique<EndedSource<v1::InvokeEvent>>(
+          core::MakeError(absl::StatusCode::kNotFound,
+                          fmt::format("no session '{}': it has ended or expired; initialize anew",
+                                      request.session_id())));
+    }
+  }
+  auto owned = std::make_unique<LiveCall>();
+  LiveCall& call = *owned;
+  call.request = std::move(request);
+  call.created = Now();
+  call.window = plane_.config.limits.window;
+  if (auto refusal = Admit(call, session)) return Refuse(call.request, *std::move(refusal));
+  call.id = CallId::New(plane_.random);
+  const std::string& request_id = call.request.client_request_id();
+  const std::string session_id = call.request.session_id();
+  if (session != nullptr && !request_id.empty() &&
+      !plane_.requests.Add(session_id, request_id, call.id)) {
+    return Refuse(call.request,
+                  {v1::PARAMS_INVALID, fmt::format("request id {} is in use by a request of this "
+                                                   "session that has not ended",
+                                                   request_id)});
+  }
+
+  Execution& record = plane_.executions.Open(call.id, call.created);
+  record.seat_id = call.seat_id;
+  record.agent_id = call.agent_id;
+  record.session_id = session_id;
+  record.client_request_id = request_id;
+  record.method = call.request.method();
+  record.tool = call.tool;
+  call.order = record.order;
+  if (session != nullptr) session->calls.insert(call.order);
+  calls_.emplace_hint(calls_.end(), call.order, std::move(owned));
+  by_id_[call.id] = &call;
+
+  if (call.request.params().size() > kInlineMax) {
+    call.params = std::make_shared<const std::string>(std::move(*call.request.mutable_params()));
+    call.request.clear_params();
+  }
+  call.hard_at =
+      call.created + call.queue_budget + call.run_budget + plane_.config.budgets.upper_wait_margin;
+  auto source = std::make_unique<InvokeSource>(*this, call.id, session_id);
+  call.source = source.get();
+  if (!call.request.never_open_stream()) {
+    if (call.request.open_stream_after_ms() == 0) {
+      OpenStream(call);
+    } else {
+      call.accept_at = call.created + Millis(call.request.open_stream_after_ms());
+    }
+  }
+  Send(call);
+  Arm(call);
+  return source;
+}
+
+std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* session) {
+  v1::InvokeRequest& request = call.request;
+  const Limits& limits = plane_.config.limits;
+  if (plane_.draining) {
+    return Refusal{v1::DRAINING, "the control plane is shutting down; try again shortly"};
+  }
+  if (request.method().empty()) return Refusal{v1::PARAMS_INVALID, "a call needs a method"};
+  if (request.params().size() > limits.params_bytes_max) {
+    return Refusal{v1::PARAMS_TOO_LARGE,
+                   fmt::format("params have {} bytes, at most {} are taken (params_bytes_max)",
+                               request.params().size(), limits.params_bytes_max)};
+  }
+  if (!request.params().empty() && !core::IsObject(request.params())) {
+    return Refusal{v1::PARAMS_INVALID, "params must be a JSON object"};
+  }
+  if (plane_.executions.full()) {
+    return Refusal{v1::QUEUE_FULL, fmt::format("{} calls are open, which is the limit "
+                                               "(open_executions_max); try again later",
+                                               plane_.executions.open())};
+  }
+  if (session != nullptr && session->calls.size() >= limits.calls_per_session_max) {
+    return Refusal{v1::QUEUE_FULL, fmt::format("this session has {} open calls, which is the limit "
+                                               "(calls_per_session_max)",
+                                               session->calls.size())};
+  }
+  if (!request.has_target() && session != nullptr && !session->seat_id.empty()) {
+    request.mutable_target()->set_seat_id(session->seat_id);
+  }
+  const auto resolved = plane_.seats.Resolve(request.target());
+  if (!resolved.ok()) {
+    const bool offline = resolved.status().code() == absl::StatusCode::kUnavailable ||
+                         resolved.status().code() == absl::StatusCode::kFailedPrecondition;
+    return Refusal{offline ? v1::SEAT_OFFLINE : v1::SEAT_UNKNOWN,
+                   std::string(core::Message(resolved.status()))};
+  }
+  const SeatRecord& seat = **resolved;
+  if (seat.presence == Presence::kDead || seat.presence == Presence::kStale) {
+    return Refusal{
+        v1::SEAT_OFFLINE,
+        fmt::format("seat '{}' is {}: last seen {} ago; ask list_instances",
+                    plane_.seats.DisplayName(seat),
+                    seat.presence == Presence::kDead ? "dead" : "stale",
+                    absl::FormatDuration(absl::Trunc(Now() - seat.last_seen, absl::Seconds(1))))};
+  }
+  call.seat_id = seat.state.seat_id();
+  call.agent_id = seat.agent_id;
+  const Budgets& budgets = plane_.config.budgets;
+  call.queue_budget = request.queue_ms() != 0
+                          ? std::min(Millis(request.queue_ms()), budgets.call_max)
+                          : budgets.queue;
+  return AdmitTool(call, seat, session);
+}
+
+std::optional<CallFlow::Refusal> CallFlow::AdmitTool(LiveCall& call, const SeatRecord& seat,
+                                                     Session* session) {
+  const v1::InvokeRequest& request = call.request;
+  const Budgets& budgets = plane_.config.budgets;
+  const CallParams parts = Split(request.params());
+  absl::Duration by_class = budgets.heavy_call;
+  if (request.method() == "tools/call") {
+    call.lane = v1::MAIN;
+    auto name = core::DecodeString(parts.name);
+    if (!name) return Refusal{v1::PARAMS_INVALID, "tools/call needs params.name, a string"};
+    call.tool = *std::move(name);
+    const auto list = plane_.catalog.Of(call.seat_id);
+    const ToolInfo* tool = list == nullptr ? nullptr : list->Find(call.tool);
+    if (tool != nullptr) {
+      const absl::Status arguments = plane_.argument_check.Check(*list, *tool, parts.arguments);
+      if (!arguments.ok()) {
+        return Refusal{v1::PARAMS_INVALID, std::string(core::Message(arguments))};
+      }
+      call.read_only = tool->read_only;
+      call.idempotent = tool->idempotent;
+      by_class =
+          tool->timeout_hint.value_or(tool->read_only ? budgets.quick_call : budgets.heavy_call);
+    }
+  } else if (IsReading(request.method())) {
+    call.read_only = call.idempotent = true;
+    by_class = budgets.quick_call;
+  }
+  call.run_budget = by_class;
+  if (request.run_ms() != 0) {
+    call.run_budget = Millis(request.run_ms());
+  } else if (const auto dcc = core::FindMember(parts.meta, "dcc")) {
+    const auto wish = core::FindInteger(*dcc, "timeout_ms");
+    if (wish && *wish > 0) call.run_budget = Millis(static_cast<uint64_t>(*wish));
+  }
+  call.run_budget = std::min(call.run_budget, budgets.call_max);
+  if (session != nullptr) return CheckPin(call, seat, *session);
+  return std::nullopt;
+}
+
+std::optional<CallFlow::Refusal> CallFlow::CheckPin(LiveCall& call, const SeatRecord& seat,
+                                                    Session& session) {
+  const uint64_t now = seat.state.incarnation();
+  auto pin = session.pins.find(call.seat_id);
+  if (pin == session.pins.end()) {
+    if (session.pins.size() >= Session::kPinsMax) session.pins.erase(session.pins.begin());
+    pin = session.pins.emplace(call.seat_id, now).first;
+  }
+  if (call.read_only || call.lane != v1::MAIN) return std::nullopt;
+  const uint64_t pinned = std::exchange(pin->second, now);
+  call.expect_incarnation = now;
+  if (pinned == now) return std::nullopt;
+  return Refusal{
+      v1::WRONG_INCARNATION,
+      fmt::format("'{}' has been restarted since this session used it: then incarnation {}, now "
+                  "incarnation {}{}. Nothing was sent; call again to work in the new process",
+                  plane_.seats.DisplayName(seat), pinned, now,
+                  seat.state.scene().empty() ? std::string(", no scene")
+                                             : fmt::format(", scene '{}'", seat.state.scene()))};
+}
+
+}  // namespace callboard::server

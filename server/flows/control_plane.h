@@ -1,0 +1,103 @@
+// The tower's door: one control plane, its agents' links below and the control API above.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "callboard/v1/agent.pb.h"
+#include "callboard/v1/control.pb.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/event_source.h"
+#include "core/runtime/link.h"
+#include "core/runtime/offload.h"
+#include "core/runtime/random.h"
+#include "server/domain/limits.h"
+#include "server/flows/store.h"
+
+namespace callboard::server {
+
+// The control plane's end of one Attach.
+using AgentLink = core::Link<v1::ServerFrame, v1::AgentFrame>;
+
+// What the transport knows of who dialled in. Checked from version 1 on.
+struct PeerIdentity {
+  std::string address;          // "ipv4:127.0.0.1:41234", for logs
+  std::string transport_agent;  // SAN of a client certificate; empty without TLS
+  std::string authorization;    // metadata; empty if none was sent
+};
+
+struct ControlPlaneConfig {
+  std::string control_plane_id;
+  Budgets budgets;
+  Limits limits;
+};
+
+// Counts for tests, the simulation's bounds check and, later, metrics.
+struct ControlPlaneGauges {
+  size_t agents = 0;
+  size_t seats = 0;
+  size_t sessions = 0;
+  size_t streams = 0;
+  size_t open_executions = 0;
+  size_t ended_executions = 0;
+  size_t requests = 0;
+  size_t replay_bytes = 0;
+  size_t pending_settles = 0;
+};
+
+template <class T>
+using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
+
+// All methods on the loop thread. Replies come inline or later, exactly once, unless the control
+// plane is destroyed first. Everything passed in outlives it. Destroying it is what a kill is to a
+// process: links drop, sources end, nothing is said.
+class ControlPlane {
+ public:
+  ControlPlane(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
+               ControlPlaneConfig config);
+  ~ControlPlane();
+
+  // An agent has opened an Attach.
+  void AttachAgent(std::unique_ptr<AgentLink> link, PeerIdentity peer);
+
+  void OpenSession(v1::OpenSessionRequest request, Reply<v1::Session> reply);
+  absl::StatusOr<v1::Session> GetSession(const std::string& session_id);
+  absl::Status CloseSession(const std::string& session_id);
+
+  // Errors of the request itself (unknown session, no such seat, invalid arguments) come as an
+  // Outcome of class REJECTED with a message, except NotFound for the session: the source's status.
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> Invoke(v1::InvokeRequest request);
+  std::unique_ptr<core::EventSource<v1::ListenEvent>> Listen(v1::ListenRequest request);
+  absl::StatusOr<v1::SendResponse> Send(v1::SendRequest request);
+
+  absl::StatusOr<v1::Call> GetCall(const v1::CallRef& ref);
+  void WaitCall(v1::CallRef ref, Reply<v1::Call> reply);
+  absl::StatusOr<v1::Call> CancelCall(const v1::CallRef& ref);
+  v1::ListCallsResponse ListCalls(const v1::ListCallsRequest& request);
+
+  v1::SearchToolsResponse SearchTools(const v1::SearchToolsRequest& request);
+  absl::StatusOr<v1::DescribeToolResponse> DescribeTool(const v1::DescribeToolRequest& request);
+  void LoadSkill(v1::LoadSkillRequest request, Reply<v1::LoadSkillResponse> reply);
+  absl::StatusOr<v1::GetListResponse> GetList(const v1::GetListRequest& request);
+  v1::ListInstancesResponse ListInstances(const v1::ListInstancesRequest& request);
+  std::unique_ptr<core::EventSource<v1::InstanceEvent>> WatchInstances(
+      v1::ListInstancesRequest request);
+
+  // Graceful end (S6): refuses new sessions and agents, sends GoAway to agents, ends streams with
+  // End{drain}; `done` runs when no call is open or `grace` is over.
+  void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
+
+  uint64_t term() const;
+  ControlPlaneGauges gauges() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace callboard::server

@@ -1,0 +1,112 @@
+// What the control plane holds of one call until its outcome has been delivered.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "callboard/v1/agent.pb.h"
+#include "callboard/v1/control.pb.h"
+#include "core/runtime/event_loop.h"
+#include "server/domain/ids.h"
+#include "server/domain/stream.h"
+
+namespace callboard::server {
+
+class InvokeSource;
+
+// The body of an outcome on its way from the agent to a reader. Holds at most a window.
+struct OutcomeBody {
+  uint64_t size = 0;
+  uint64_t received = 0;  // contiguous bytes from the agent
+  uint64_t taken = 0;     // handed to the reader
+  uint64_t consumed = 0;  // done with by the reader
+  std::deque<std::string> pieces;
+  bool restarting = false;  // asked of the agent anew; its outcome's header is to come first
+  bool lost = false;
+
+  bool complete() const { return received == size; }
+};
+
+// The body of any other event, put together here.
+struct EventBody {
+  bool active = false;
+  bool dropped = false;  // larger than we keep: only counted through
+  v1::CallEvent event;
+  uint64_t size = 0;
+  uint64_t received = 0;
+  std::string bytes;
+};
+
+enum class CallStep {
+  kWaiting,    // for its seat's link
+  kRetryWait,  // for the time of the next attempt
+  kInOutbox,   // to be written to the agent
+  kSent,
+};
+
+// Plain data of CallFlow, which owns it. Lives from Invoke until the outcome counts as delivered.
+struct LiveCall {
+  CallId id;
+  uint64_t order = 0;
+  v1::InvokeRequest request;
+  std::shared_ptr<const std::string> params;  // of the request, if too large to go inline
+  std::string seat_id;
+  std::string agent_id;
+  std::string journal_id;  // the agent's when the call was written to it
+  std::string tool;
+  bool read_only = false;
+  bool idempotent = false;
+  v1::Lane lane = v1::FREE;
+  uint64_t expect_incarnation = 0;
+  absl::Duration queue_budget;
+  absl::Duration run_budget;
+
+  absl::Time created;
+  absl::Time hard_at;
+  absl::Time accept_at = absl::InfiniteFuture();
+  absl::Time sent_at = absl::InfiniteFuture();  // when the run budget began to count
+  absl::Time started_at = absl::InfiniteFuture();
+  absl::Time retry_at = absl::InfiniteFuture();
+  absl::Time cancel_by = absl::InfiniteFuture();  // the agent answers a Cancel until then
+  absl::Time exit_by = absl::InfiniteFuture();    // the agent tells how the DCC ended until then
+  v1::Reason cancel_reason = v1::CANCELLED_BY_CLIENT;
+
+  CallStep step = CallStep::kWaiting;
+  uint32_t attempt = 1;
+  bool ever_started = false;  // in any attempt
+  bool queued = false;
+  bool started = false;
+  uint32_t ahead = 0;
+  uint64_t incarnation = 0;
+
+  uint64_t have_n = 0;  // events of this attempt taken up to here
+  EventBody event_body;
+  bool outcome_seen = false;
+  bool job_open = false;  // the agent goes on with it after the outcome
+  uint64_t outcome_n = 0;
+  OutcomeBody body;
+  bool ended = false;  // towards the caller
+
+  InvokeSource* source = nullptr;
+  std::shared_ptr<Stream> stream;
+  std::set<uint64_t> asks;  // open ones, by ask_n
+
+  uint32_t window = 0;
+  uint64_t window_used = 0;  // consumed since the window was last raised
+  bool window_changed = false;
+  bool ack_waiting = false;
+  uint64_t acked_n = 0;
+  uint64_t acked_offset = 0;
+
+  absl::Time last_status = absl::InfinitePast();
+  bool status_waiting = false;
+
+  core::Timer timer;
+  absl::Time timer_at = absl::InfiniteFuture();
+};
+
+}  // namespace callboard::server
