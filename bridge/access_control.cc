@@ -1,0 +1,108 @@
+// Implementation of AccessControl: takes Host and Origin headers apart.
+#include "bridge/access_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "core/runtime/strings.h"
+
+namespace callboard::bridge {
+namespace {
+
+constexpr size_t kShownBytesMax = 100;
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = absl::ascii_tolower(static_cast<unsigned char>(c));
+  return lower;
+}
+
+bool SameName(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](char x, char y) {
+    return absl::ascii_tolower(static_cast<unsigned char>(x)) ==
+           absl::ascii_tolower(static_cast<unsigned char>(y));
+  });
+}
+
+// The authority without its port; empty if it is malformed.
+std::string_view WithoutPort(std::string_view authority) {
+  size_t end = authority.size();
+  if (authority.starts_with('[')) {
+    const size_t bracket = authority.find(']');
+    if (bracket == std::string_view::npos) return {};
+    end = bracket + 1;
+  } else {
+    end = std::min(authority.find(':'), authority.size());
+  }
+  std::string_view port = authority.substr(end);
+  if (!port.empty()) {
+    if (port.front() != ':') return {};
+    port.remove_prefix(1);
+    const bool digits = std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || port.size() > 5) return {};
+  }
+  return authority.substr(0, end);
+}
+
+}  // namespace
+
+AccessControl::AccessControl(const BridgeConfig& config) {
+  hosts_ = {"localhost", "127.0.0.1", "[::1]"};
+  for (const std::string& host : config.allowed_hosts) {
+    if (host == "*") {
+      any_host_ = true;
+    } else {
+      hosts_.push_back(Lower(host));
+    }
+  }
+  for (const std::string& origin : config.allowed_origins) origins_.push_back(Lower(origin));
+}
+
+bool AccessControl::IsOwnHost(std::string_view host) const {
+  return std::ranges::find(hosts_, Lower(host)) != hosts_.end();
+}
+
+std::optional<std::string> AccessControl::Refusal(const net::HttpRequest& request) const {
+  for (const auto& [name, value] : request.headers) {
+    if (SameName(name, "host")) {
+      if (!any_host_ && !IsOwnHost(WithoutPort(value))) {
+        return fmt::format(
+            "host '{}' is not served here; use localhost, or have the name added "
+            "to allowed_hosts",
+            value.substr(0, kShownBytesMax));
+      }
+    } else if (SameName(name, "origin")) {
+      std::string_view rest = value;
+      const bool web = rest.starts_with("http://") || rest.starts_with("https://");
+      if (web) rest.remove_prefix(rest.find("://") + 3);
+      const bool own = web && IsOwnHost(WithoutPort(rest));
+      if (!own && std::ranges::find(origins_, Lower(value)) == origins_.end()) {
+        return fmt::format(
+            "pages of origin '{}' may not call this server; have it added to "
+            "allowed_origins",
+            value.substr(0, kShownBytesMax));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+net::HeaderList AccessControl::CorsHeaders(const net::HttpRequest& request) {
+  const std::string* const origin = request.Header("Origin");
+  if (origin == nullptr) return {};
+  return {{"Access-Control-Allow-Origin", *origin},
+          {"Access-Control-Expose-Headers", "Mcp-Session-Id"},
+          {"Vary", "Origin"}};
+}
+
+net::HeaderList AccessControl::PreflightHeaders(std::string_view methods) {
+  return {{"Access-Control-Allow-Methods", std::string(methods)},
+          {"Access-Control-Allow-Headers",
+           "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
+           "Mcp-Protocol-Version, Mcp-Session-Id, traceparent, tracestate, baggage"},
+          {"Access-Control-Max-Age", "600"}};
+}
+
+}  // namespace callboard::bridge

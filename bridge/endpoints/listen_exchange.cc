@@ -1,0 +1,158 @@
+// Implementation of ListenExchange.
+#include "bridge/endpoints/listen_exchange.h"
+
+#include <fmt/format.h>
+
+#include "bridge/errors.h"
+#include "bridge/translator.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/runtime/strings.h"
+
+namespace callboard::bridge {
+
+ListenExchange::ListenExchange(BridgeCore& core, HttpAnswer answer, const SessionInfo& session,
+                               std::optional<v1::EventId> after)
+    : Exchange(core.exchanges, answer),
+      core_(core),
+      session_id_(session.id),
+      revision_(session.revision),
+      term_(session.term),
+      after_(std::move(after)),
+      may_prime_(!after_ && core::HasPriming(revision_)),
+      sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
+      slot_(core, session.id) {
+  WatchPeer();
+}
+
+void ListenExchange::Start() {
+  // Of a call's stream there may be nothing left to tell.
+  if (!after_ || after_->stream() == 0) OpenEvents();
+  v1::ListenRequest request;
+  request.set_session_id(session_id_);
+  if (after_) {
+    request.set_stream(after_->stream());
+    *request.mutable_after() = *after_;
+  }
+  events_.emplace(core_.client.Listen(std::move(request)),
+                  [this](absl::StatusOr<v1::ListenEvent> event) { OnEvent(std::move(event)); });
+  AskNext();
+}
+
+void ListenExchange::OpenEvents() {
+  if (sse_.open()) return;
+  sse_.Start();
+  // Clients and proxies take a stream for open when its first byte comes.
+  sse_.Comment("listening");
+}
+
+void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
+  if (finished()) return;
+  if (!event.ok()) {
+    const bool unknown = event.status().code() == absl::StatusCode::kNotFound;
+    if (unknown) core_.sessions.Forget(session_id_);
+    if (unknown || sse_.open()) return End();
+    answer_.RpcError(503, {}, core::kServerError, core::Message(event.status()),
+                     StatusData(event.status(), /*started=*/false));
+    return Finish();
+  }
+  switch (event->event_case()) {
+    case v1::ListenEvent::kReplaying:
+      Prime(event->replaying().from());
+      break;
+    case v1::ListenEvent::kGap:
+      OpenEvents();
+      sse_.Comment(fmt::format("gap {} events lost", event->gap().lost()));
+      break;
+    case v1::ListenEvent::kLive: {
+      OpenEvents();
+      v1::EventId start;
+      start.set_term(term_);
+      Prime(start);
+      break;
+    }
+    case v1::ListenEvent::kStreamEvent:
+      return Relay(event->stream_event().id(), NotificationText(event->stream_event()));
+    case v1::ListenEvent::kAsk:
+      return Relay(event->ask().id(), AskText(event->ask()));
+    case v1::ListenEvent::kOutcome:
+      return OnOutcome(event->outcome());
+    case v1::ListenEvent::kChunk:
+      return OnChunk(std::move(*event->mutable_chunk()));
+    case v1::ListenEvent::kEnd:
+      return End();
+    // Of a newer control plane.
+    case v1::ListenEvent::EVENT_NOT_SET:
+      break;
+  }
+  AskNext();
+}
+
+// With an id the client can come back before the first event: from where the stream stood when it
+// was opened, or, if the control plane did not say, from the beginning of the term.
+void ListenExchange::Prime(const v1::EventId& id) {
+  if (!std::exchange(may_prime_, false)) return;
+  sse_.Prime(FormatEventId(id));
+}
+
+void ListenExchange::Relay(const v1::EventId& id, const std::string& text) {
+  may_prime_ = false;
+  OpenEvents();
+  sse_.Event(FormatEventId(id), text, lifetime_.Wrap([this] { AskNext(); }));
+}
+
+void ListenExchange::OnOutcome(const v1::CallOutcome& outcome) {
+  may_prime_ = false;
+  if (WasCancelledByClient(outcome)) return AskNext();
+  // Only calls of tools have inputs that can be judged invalid.
+  const Asked asked{outcome.client_request_id(), revision_, /*is_tool_call=*/true, {}};
+  ResponseText response = RenderOutcome(asked, outcome);
+  if (response.body_size == 0) return Relay(outcome.id(), response.head);
+  OpenEvents();
+  body_.Start(response.body_size);
+  tail_ = std::move(response.tail);
+  sse_.BeginEvent(FormatEventId(outcome.id()), response.head);
+  AskNext();
+}
+
+void ListenExchange::OnChunk(v1::BodyChunk chunk) {
+  if (!body_.Take(chunk)) {
+    sse_.Cut();
+    return Finish();
+  }
+  // Asking for the next event only after the write is what keeps large bodies out of memory.
+  const bool more = body_.running();
+  auto next = lifetime_.Wrap([this] { AskNext(); });
+  if (more) {
+    sse_.Piece(std::move(*chunk.mutable_bytes()), std::move(next));
+  } else {
+    sse_.Piece(std::move(*chunk.mutable_bytes()), nullptr);
+    sse_.FinishEvent(tail_);
+    AskNext();
+  }
+}
+
+void ListenExchange::End() {
+  if (sse_.open()) {
+    sse_.End();
+  } else {
+    // A stream without an end would be asked for again and again; 204 is what stops an EventSource,
+    // and the official TypeScript client too.
+    answer_.Empty(204);
+  }
+  Finish();
+}
+
+void ListenExchange::OnHardTimer() { End(); }
+
+void ListenExchange::OnTick() {
+  if (sse_.open() && !sse_.Check(Exchanges::kTick)) Finish();
+}
+
+void ListenExchange::Drain(bool) {
+  OpenEvents();
+  if (!body_.running()) sse_.Comment("draining");
+  sse_.End(/*close=*/true);
+  Finish();
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,438 @@
+// Implementation of the MCP endpoint: classification, sessions, dispatch.
+#include "bridge/endpoints/mcp.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "bridge/content_negotiation.h"
+#include "bridge/endpoints/batch_exchange.h"
+#include "bridge/endpoints/listen_exchange.h"
+#include "bridge/errors.h"
+#include "bridge/initialize_result.h"
+#include "bridge/translator.h"
+
+namespace callboard::bridge {
+namespace {
+
+using core::JsonRpcMessage;
+using Kind = core::JsonRpcMessage::Kind;
+
+constexpr std::string_view kSessionHeader = "Mcp-Session-Id";
+constexpr std::string_view kVersionHeader = "Mcp-Protocol-Version";
+constexpr std::string_view kFirstModernRevision = "2026-07-28";
+constexpr size_t kSessionIdBytesMax = 256;
+constexpr size_t kShownBytesMax = 100;
+constexpr size_t kInstancePrefixMin = 8;
+constexpr uint32_t kInstancesNamed = 20;
+
+net::HeaderList RetryAfter() { return {{"Retry-After", "2"}}; }
+
+bool IsBatch(std::string_view body) {
+  const size_t first = body.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && body[first] == '[';
+}
+
+// Dates compare as text.
+bool IsModernVersion(std::string_view version) {
+  return version.size() == kFirstModernRevision.size() && version >= kFirstModernRevision &&
+         version.front() == '2';
+}
+
+std::string ModernRefusal() {
+  return fmt::format("this server speaks MCP {} only: send initialize", ServedRevisions());
+}
+
+bool IsCall(const JsonRpcMessage& message) {
+  return message.kind == Kind::kRequest || message.kind == Kind::kNotification;
+}
+
+}  // namespace
+
+std::string_view McpEndpoint::Visit::HeaderText(std::string_view name) const {
+  const std::string* const value = http.Header(name);
+  return value == nullptr ? std::string_view() : std::string_view(*value);
+}
+
+void McpEndpoint::Handle(Route route, net::HttpRequest request, HttpAnswer answer) {
+  if (!core_.exchanges.has_room()) {
+    return answer.RpcError(503, {}, core::kServerError, "too many requests under way",
+                           R"({"reason":"too_many"})", RetryAfter());
+  }
+  const auto visit = std::make_shared<Visit>(
+      Visit{std::move(route), std::move(request), std::move(answer), true, {}, {}});
+  if (visit->http.method == "POST") return Post(visit);
+  if (visit->http.method == "GET") return Get(visit);
+  Delete(visit);
+}
+
+// ---- POST ----
+
+void McpEndpoint::Post(const VisitPtr& visit) {
+  const HttpAnswer& answer = visit->answer;
+  if (!IsJsonContent(visit->HeaderText("Content-Type"))) {
+    return answer.RpcError(415, {}, core::kServerError, "Content-Type must be application/json");
+  }
+  const std::string_view accept = visit->HeaderText("Accept");
+  if (!Accepts(accept, "application/json")) {
+    return answer.RpcError(406, {}, core::kServerError,
+                           "Accept must list application/json and text/event-stream");
+  }
+  visit->accepts_events = Accepts(accept, "text/event-stream");
+  if (IsBatch(visit->http.body)) return PostBatch(visit);
+
+  auto message = core::ParseJsonRpc(visit->http.body, /*validate=*/true);
+  if (!message.ok()) {
+    const bool json = message.status().code() == absl::StatusCode::kFailedPrecondition;
+    return answer.RpcError(400, {}, json ? core::kInvalidRequest : core::kParseError,
+                           core::Message(message.status()));
+  }
+  // Payloads travel as one line. In place, so that the views into the body hold.
+  core::FlattenLines(visit->http.body.data(), visit->http.body.size());
+  visit->message = *std::move(message);
+  const bool claims_modern = (IsCall(visit->message) && ClaimsModernEra(visit->message.params)) ||
+                             (IsModernVersion(visit->HeaderText(kVersionHeader)) &&
+                              visit->http.Header(kSessionHeader) == nullptr);
+  if (claims_modern) {
+    // Neither silence nor a code of the modern era: the client then falls back to initialize.
+    return answer.RpcError(400, visit->raw_id(), core::kInvalidRequest, ModernRefusal());
+  }
+  const bool initialize =
+      visit->message.kind == Kind::kRequest && visit->message.method == "initialize";
+  if (initialize) return Initialize(visit);
+  WithSession(visit, [this, visit](const SessionInfo& session) { Serve(visit, session); });
+}
+
+void McpEndpoint::PostBatch(const VisitPtr& visit) {
+  const HttpAnswer& answer = visit->answer;
+  std::string& body = visit->http.body;
+  if (const absl::Status status = core::ValidateJson(body); !status.ok()) {
+    return answer.RpcError(400, {}, core::kParseError, core::Message(status));
+  }
+  core::FlattenLines(body.data(), body.size());
+  std::string_view problem;
+  (void)core::ForEachElement(body, [&](std::string_view item) {
+    auto message = core::ParseJsonRpc(item, /*validate=*/false);
+    if (message.ok() && IsCall(*message) && ClaimsModernEra(message->params)) {
+      problem = "a batch cannot carry requests of 2026-07-28";
+    } else if (message.ok() && message->method == "initialize") {
+      problem = "initialize must not be part of a batch";
+    } else if (visit->batch.size() >= core_.config.limits.batch_items_max) {
+      problem = "the batch has too many messages";
+    }
+    visit->batch.push_back(std::move(message));
+    return problem.empty();
+  });
+  if (visit->batch.empty()) problem = "the batch is empty";
+  if (!problem.empty()) return answer.RpcError(400, {}, core::kInvalidRequest, problem);
+  WithSession(visit, [this, visit](const SessionInfo& session) {
+    if (session.revision != core::McpRevision::k2025_03_26) {
+      return visit->answer.RpcError(400, {}, core::kInvalidRequest,
+                                    fmt::format("MCP {} has no batches: send one message a POST",
+                                                core::RevisionName(session.revision)));
+    }
+    ServeBatch(visit, session);
+  });
+}
+
+RequestSpec McpEndpoint::MakeSpec(const Visit& visit, const SessionInfo& session,
+                                  std::string_view raw_id) {
+  RequestSpec spec{.answer = visit.answer,
+                   .session_id = session.id,
+                   .revision = session.revision,
+                   .raw_id = std::string(raw_id),
+                   .accepts_events = visit.accepts_events};
+  spec.traceparent = visit.HeaderText("traceparent");
+  spec.tracestate = visit.HeaderText("tracestate");
+  spec.baggage = visit.HeaderText("baggage");
+  spec.idempotency_key = visit.HeaderText("Idempotency-Key");
+  return spec;
+}
+
+void McpEndpoint::Serve(const VisitPtr& visit, const SessionInfo& session) {
+  const JsonRpcMessage& message = visit->message;
+  if (message.kind == Kind::kRequest) {
+    if (auto text = requests_.AnswerHere(session, message)) {
+      return visit->answer.Json(200, *std::move(text));
+    }
+    requests_.Serve(session, message, MakeSpec(*visit, session, message.id));
+    return;
+  }
+  v1::SendRequest request;
+  if (!ToSend(session, message, &request)) return visit->answer.Empty(202);
+  core_.client.Send(
+      std::move(request),
+      core_.exchanges.Await<v1::SendResponse>(
+          visit->answer, {}, [this, visit](const absl::StatusOr<v1::SendResponse>& sent) {
+            if (sent.ok()) return visit->answer.Empty(202);
+            if (sent.status().code() == absl::StatusCode::kNotFound) return AnswerNoSession(visit);
+            visit->answer.RpcError(StatusHttpCode(sent.status()), {}, core::kServerError,
+                                   core::Message(sent.status()),
+                                   StatusData(sent.status(), /*started=*/false));
+          }));
+}
+
+void McpEndpoint::ServeBatch(const VisitPtr& visit, const SessionInfo& session) {
+  auto& batch = core_.exchanges.Add(std::make_unique<BatchExchange>(core_, visit->answer));
+  // What is served below may change the cache that `session` is part of.
+  const SessionInfo own = session;
+  for (const auto& message : visit->batch) {
+    if (!message.ok()) {
+      batch.AddAnswer(
+          core::MakeErrorResponse({}, core::kInvalidRequest, core::Message(message.status())));
+      continue;
+    }
+    if (message->kind != Kind::kRequest) {
+      v1::SendRequest request;
+      if (ToSend(own, *message, &request)) {
+        core_.client.Send(std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
+      }
+      continue;
+    }
+    if (auto text = requests_.AnswerHere(own, *message)) {
+      batch.AddAnswer(*std::move(text));
+    } else {
+      batch.AddRequest(requests_, own, *message, MakeSpec(*visit, own, message->id));
+    }
+  }
+  batch.Seal();
+}
+
+bool McpEndpoint::ToSend(const SessionInfo& session, const JsonRpcMessage& message,
+                         v1::SendRequest* request) {
+  request->set_session_id(session.id);
+  if (message.kind != Kind::kNotification) {
+    auto ask_id = AskIdOf(message.id);
+    if (!ask_id) return false;
+    v1::AskAnswer& answer = *request->mutable_answer();
+    answer.set_ask_id(*std::move(ask_id));
+    answer.set_result(std::string(message.result));
+    answer.set_error(std::string(message.error));
+    return true;
+  }
+  if (message.method == "notifications/initialized") return false;
+  if (message.method == "notifications/cancelled") {
+    const auto id = core::FindMember(message.params, "requestId");
+    if (!id) return false;
+    request->mutable_cancel()->set_client_request_id(std::string(*id));
+    request->mutable_cancel()->set_reason(core::FindString(message.params, "reason").value_or(""));
+    return true;
+  }
+  request->mutable_notify()->set_method(message.method);
+  request->mutable_notify()->set_params(std::string(message.params));
+  return true;
+}
+
+// ---- initialize ----
+
+void McpEndpoint::Initialize(const VisitPtr& visit) {
+  if (core_.draining) {
+    return visit->answer.RpcError(503, visit->raw_id(), core::kServerError,
+                                  "the server is shutting down", R"({"reason":"draining"})",
+                                  RetryAfter());
+  }
+  // A session id that is still known means a second initialize, an unknown one a fresh start.
+  const std::string_view old = visit->HeaderText(kSessionHeader);
+  if (!old.empty() && core_.sessions.Find(old, core_.loop.Now()) != nullptr) {
+    return visit->answer.RpcError(400, visit->raw_id(), core::kInvalidRequest,
+                                  "the session is initialized already; leave out Mcp-Session-Id "
+                                  "to open another");
+  }
+  if (visit->route.endpoint == Endpoint::kFacade) return OpenSession(visit, nullptr);
+
+  v1::ListInstancesRequest request;
+  request.mutable_target()->set_instance(visit->route.instance);
+  core_.client.ListInstances(
+      std::move(request),
+      core_.exchanges.Await<v1::ListInstancesResponse>(
+          visit->answer, visit->raw_id(),
+          [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
+            const bool unknown =
+                rows.ok() ? rows->instances_size() == 0 : IsCallersMistake(rows.status());
+            if (unknown) return AnswerNoInstance(visit, "is not connected");
+            if (!rows.ok()) {
+              return visit->answer.RpcError(StatusHttpCode(rows.status()), visit->raw_id(),
+                                            core::kServerError, core::Message(rows.status()),
+                                            StatusData(rows.status(), false), RetryAfter());
+            }
+            if (rows->instances_size() > 1) return AnswerNoInstance(visit, "is not unique");
+            OpenSession(visit, &rows->instances(0));
+          }));
+}
+
+void McpEndpoint::AnswerNoInstance(const VisitPtr& visit, std::string_view problem) {
+  v1::ListInstancesRequest request;
+  request.set_limit(kInstancesNamed);
+  std::string said =
+      fmt::format("instance '{}' {}", visit->route.instance.substr(0, kShownBytesMax), problem);
+  core_.client.ListInstances(
+      std::move(request),
+      core_.exchanges.Await<v1::ListInstancesResponse>(
+          visit->answer, visit->raw_id(),
+          [visit, said = std::move(said)](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
+            std::string names;
+            std::string data = "[";
+            if (rows.ok()) {
+              for (const v1::InstanceRow& row : rows->instances()) {
+                names.append(names.empty() ? "" : ", ").append(row.name());
+                if (data.size() > 1) data.push_back(',');
+                data.append(core::QuoteJson(row.name()));
+              }
+            }
+            data.push_back(']');
+            visit->answer.RpcError(
+                404, visit->raw_id(), core::kServerError,
+                fmt::format("{}; live instances: {}", said, names.empty() ? "none" : names),
+                core::JsonObject().String("reason", "seat_unknown").Raw("instances", data).Take());
+          }));
+}
+
+void McpEndpoint::OpenSession(const VisitPtr& visit, const v1::InstanceRow* row) {
+  const std::string_view params = visit->message.params;
+  const core::McpRevision revision = NegotiateRevision(params);
+  v1::OpenSessionRequest request;
+  request.set_revision(std::string(core::RevisionName(revision)));
+  request.set_client_info(std::string(core::FindMember(params, "clientInfo").value_or("")));
+  request.set_capabilities(std::string(core::FindMember(params, "capabilities").value_or("")));
+  request.set_surface(row == nullptr ? "facade" : fmt::format("seat:{}", row->seat_id()));
+  std::string result = row == nullptr ? FacadeInitializeResult(core_.config, revision)
+                                      : InstanceInitializeResult(core_.config, revision, *row);
+  core_.client.OpenSession(
+      std::move(request),
+      core_.exchanges.Await<v1::Session>(
+          visit->answer, visit->raw_id(),
+          [this, visit, result = std::move(result)](const absl::StatusOr<v1::Session>& session) {
+            if (!session.ok()) {
+              return visit->answer.RpcError(StatusHttpCode(session.status()), visit->raw_id(),
+                                            core::kServerError, core::Message(session.status()),
+                                            StatusData(session.status(), false), RetryAfter());
+            }
+            SessionInfo info = ToSessionInfo(*session);
+            info.instance_name = visit->route.instance;
+            core_.sessions.Confirm(std::move(info), core_.loop.Now());
+            visit->answer.Json(200, core::MakeResult(visit->message.id, result),
+                               {{std::string(kSessionHeader), session->session_id()}});
+          }));
+}
+
+// ---- sessions ----
+
+void McpEndpoint::WithSession(const VisitPtr& visit, WithSessionFn then) {
+  const std::string_view version = visit->HeaderText(kVersionHeader);
+  if (!version.empty() && !IsServedRevision(version)) {
+    return visit->answer.RpcError(
+        400, visit->raw_id(), core::kServerError,
+        fmt::format("unsupported MCP-Protocol-Version '{}'; supported: {}",
+                    version.substr(0, kShownBytesMax), ServedRevisions()));
+  }
+  const std::string_view id = visit->HeaderText(kSessionHeader);
+  if (id.empty()) {
+    return visit->answer.RpcError(400, visit->raw_id(), core::kServerError,
+                                  "Mcp-Session-Id is missing; send initialize first");
+  }
+  if (id.size() > kSessionIdBytesMax) return AnswerNoSession(visit);
+  if (SessionInfo* const known = core_.sessions.Find(id, core_.loop.Now())) {
+    return CheckSurface(visit, *known, std::move(then));
+  }
+  v1::SessionRef request;
+  request.set_session_id(std::string(id));
+  core_.client.GetSession(
+      std::move(request),
+      core_.exchanges.Await<v1::Session>(
+          visit->answer, visit->raw_id(),
+          [this, visit, then = std::move(then)](const absl::StatusOr<v1::Session>& found) mutable {
+            if (!found.ok() && IsCallersMistake(found.status())) return AnswerNoSession(visit);
+            if (!found.ok()) {
+              return visit->answer.RpcError(StatusHttpCode(found.status()), visit->raw_id(),
+                                            core::kServerError, core::Message(found.status()),
+                                            StatusData(found.status(), false), RetryAfter());
+            }
+            SessionInfo& session = core_.sessions.Confirm(ToSessionInfo(*found), core_.loop.Now());
+            CheckSurface(visit, session, std::move(then));
+          }));
+}
+
+void McpEndpoint::CheckSurface(const VisitPtr& visit, SessionInfo& session, WithSessionFn then) {
+  const bool facade = visit->route.endpoint == Endpoint::kFacade;
+  if (facade != session.facade) return AnswerNoSession(visit);
+  const std::string& name = visit->route.instance;
+  const bool same_seat = facade || name == session.instance_name || name == session.seat_id ||
+                         (name.size() >= kInstancePrefixMin && session.seat_id.starts_with(name));
+  if (same_seat) return then(session);
+
+  v1::ListInstancesRequest request;
+  request.mutable_target()->set_instance(name);
+  request.set_include_stale(true);
+  request.set_include_dead(true);
+  core_.client.ListInstances(
+      std::move(request), core_.exchanges.Await<v1::ListInstancesResponse>(
+                              visit->answer, visit->raw_id(),
+                              [this, visit, own = session, then = std::move(then)](
+                                  const absl::StatusOr<v1::ListInstancesResponse>& rows) mutable {
+                                const bool same = rows.ok() && rows->instances_size() == 1 &&
+                                                  rows->instances(0).seat_id() == own.seat_id;
+                                if (!same) return AnswerNoSession(visit);
+                                own.instance_name = visit->route.instance;
+                                then(core_.sessions.Confirm(std::move(own), core_.loop.Now()));
+                              }));
+}
+
+void McpEndpoint::AnswerNoSession(const VisitPtr& visit) {
+  core_.sessions.Forget(visit->HeaderText(kSessionHeader));
+  visit->answer.RpcError(404, visit->raw_id(), core::kSessionNotFound,
+                         "session not found; send initialize again");
+}
+
+// ---- GET and DELETE ----
+
+void McpEndpoint::Get(const VisitPtr& visit) {
+  const std::string* const accept = visit->http.Header("Accept");
+  if (accept == nullptr || accept->empty() || !Accepts(*accept, "text/event-stream")) {
+    return visit->answer.RpcError(406, {}, core::kServerError,
+                                  "Accept must list text/event-stream; messages go by POST");
+  }
+  std::optional<v1::EventId> after;
+  if (const std::string* const last = visit->http.Header("Last-Event-ID"); last != nullptr) {
+    after = ParseEventId(*last);
+    if (!after) {
+      return visit->answer.RpcError(
+          400, {}, core::kInvalidRequest,
+          fmt::format("Last-Event-ID '{}' is none of ours; they look like 0.1.7",
+                      std::string_view(*last).substr(0, kShownBytesMax)));
+    }
+  }
+  WithSession(visit, [this, visit, after = std::move(after)](const SessionInfo& session) {
+    if (core_.draining || !StreamSlot::HasRoom(core_, session.id)) {
+      if (!core_.draining) ++core_.gauges.streams_refused;
+      return visit->answer.RpcError(
+          503, {}, core::kServerError,
+          core_.draining ? "the server is shutting down" : "too many open streams",
+          core_.draining ? R"({"reason":"draining"})" : R"({"reason":"too_many"})", RetryAfter());
+    }
+    core_.exchanges.Add(std::make_unique<ListenExchange>(core_, visit->answer, session, after))
+        .Start();
+  });
+}
+
+void McpEndpoint::Delete(const VisitPtr& visit) {
+  WithSession(visit, [this, visit](const SessionInfo& session) {
+    v1::SessionRef request;
+    request.set_session_id(session.id);
+    core_.sessions.Forget(request.session_id());
+    core_.client.CloseSession(
+        request, core_.exchanges.Await<v1::CloseSessionResponse>(
+                     visit->answer, {},
+                     [this, visit](const absl::StatusOr<v1::CloseSessionResponse>& closed) {
+                       if (closed.ok()) return visit->answer.Empty(200);
+                       if (closed.status().code() == absl::StatusCode::kNotFound) {
+                         return AnswerNoSession(visit);
+                       }
+                       visit->answer.RpcError(StatusHttpCode(closed.status()), {},
+                                              core::kServerError, core::Message(closed.status()),
+                                              StatusData(closed.status(), false));
+                     }));
+  });
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,96 @@
+// One JSON-RPC request of a session: its call on the control plane and the one answer it gets.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "bridge/bridge_core.h"
+#include "bridge/endpoints/body_countdown.h"
+#include "bridge/event_pump.h"
+#include "bridge/exchange.h"
+#include "bridge/sse_writer.h"
+#include "bridge/translator.h"
+
+namespace callboard::bridge {
+
+// What a request is asked with and where its answer goes.
+struct RequestSpec {
+  HttpAnswer answer;
+  std::string session_id;
+  core::McpRevision revision;
+  std::string raw_id;
+  bool is_tool_call = false;
+  bool accepts_events = true;
+  // Headers of the hop, mostly empty.
+  std::string traceparent, tracestate, baggage, idempotency_key;
+  // Set for an item of a batch: takes the response text; nothing goes to `answer`.
+  absl::AnyInvocable<void(std::string)> collect;
+};
+
+// Answers as plain JSON unless the control plane opens a stream first; bodies of size are written
+// piece by piece, the next asked for when the former was taken. When the client hangs up the call
+// goes on (KEEP) and its stream can be resumed by GET. Owned by Exchanges; loop thread.
+class RequestExchange final : public Exchange {
+ public:
+  RequestExchange(BridgeCore& core, RequestSpec spec);
+
+  const RequestSpec& spec() const { return spec_; }
+  Asked asked() const { return {spec_.raw_id, spec_.revision, spec_.is_tool_call, instance_}; }
+
+  // Makes the call; its outcome is the answer. `request` needs target, method, params and what
+  // `_meta` said. `instance` is named in errors. With `slug`, a failure is explained if its cause
+  // is a skill that is not loaded.
+  void Invoke(v1::InvokeRequest request, std::string instance, std::string slug);
+  // Answers without a call, or instead of it. `text` is a whole JSON-RPC response.
+  void Answer(std::string text);
+  // Answers that the session is unknown.
+  void AnswerSessionGone();
+
+  // A callback that runs only while this request waits for its answer; for unary questions,
+  // which have `wait` time from now.
+  template <class Fn>
+  auto Guard(Fn fn) {
+    return lifetime_.Wrap(std::move(fn));
+  }
+  void Expect(absl::Duration wait) { Restart(wait); }
+
+  void Drain(bool last) override;
+
+ private:
+  void OnHardTimer() override;
+  void OnTick() override;
+
+  void OnEvent(absl::StatusOr<v1::InvokeEvent> event);
+  void OpenStream(const v1::Accepted& accepted);
+  // One message on the stream, then the next event.
+  void Relay(const v1::EventId& id, const std::string& text);
+  void OnOutcome(v1::CallOutcome outcome);
+  void Explain(v1::CallOutcome outcome);
+  void Deliver(const v1::CallOutcome& outcome);
+  void StartBody(ResponseText response);
+  void OnChunk(v1::BodyChunk chunk);
+  void FinishBody();
+  void OnBroken(const absl::Status& status);
+  // What was sent so far cannot be completed: the client must see that.
+  void Break();
+
+  BridgeCore& core_;
+  RequestSpec spec_;
+  std::string instance_;
+  std::string slug_;
+  absl::Duration hard_wait_;
+  absl::Time started_;
+  v1::CallPhase phase_ = v1::CALL_PHASE_UNSPECIFIED;
+  std::string outcome_id_;
+  std::string tail_;
+  std::string collected_;
+  BodyCountdown body_;
+  SseWriter sse_;
+  StreamSlot slot_;
+  std::optional<EventPump<v1::InvokeEvent>> events_;
+};
+
+}  // namespace callboard::bridge

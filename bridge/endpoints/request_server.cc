@@ -1,0 +1,91 @@
+// Implementation of RequestServer.
+#include "bridge/endpoints/request_server.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "bridge/facade/tools.h"
+
+namespace callboard::bridge {
+
+std::optional<std::string> RequestServer::AnswerHere(const SessionInfo& session,
+                                                     const core::JsonRpcMessage& request) const {
+  if (request.method == "ping") return core::MakeResult(request.id, "{}");
+  if (request.method == "initialize") {
+    return core::MakeErrorResponse(request.id, core::kInvalidRequest,
+                                   "the session is initialized already");
+  }
+  if (request.method == "tools/list") {
+    const std::string_view cursor = SliceParams(request.params).cursor;
+    if (!cursor.empty() && cursor != "null") {
+      return core::MakeErrorResponse(request.id, core::kInvalidParams,
+                                     "unknown cursor: tools/list has one page");
+    }
+    if (session.facade) return core::MakeResult(request.id, FacadeToolList());
+    return std::nullopt;
+  }
+  if (!session.facade || request.method == "tools/call") return std::nullopt;
+  return core::MakeErrorResponse(
+      request.id, core::kMethodNotFound,
+      fmt::format("method '{}' is not served on /mcp, which has tools only; connect to "
+                  "/mcp/{{instance}} for one application",
+                  request.method));
+}
+
+uint64_t RequestServer::Serve(const SessionInfo& session, const core::JsonRpcMessage& request,
+                              RequestSpec spec) {
+  spec.is_tool_call = request.method == "tools/call";
+  RequestExchange& exchange =
+      core_.exchanges.Add(std::make_unique<RequestExchange>(core_, std::move(spec)));
+  const uint64_t id = exchange.id();
+  if (session.facade) {
+    facade_.Call(exchange, request.params);
+  } else if (request.method == "tools/list") {
+    ListTools(exchange, session.seat_id);
+  } else {
+    v1::InvokeRequest call;
+    call.mutable_target()->set_seat_id(session.seat_id);
+    call.set_method(request.method);
+    call.set_params(std::string(request.params));
+    if (core::IsObject(request.params)) ApplyMeta(SliceParams(request.params).meta, &call);
+    exchange.Invoke(std::move(call), session.seat_id, "");
+  }
+  return id;
+}
+
+void RequestServer::ListTools(RequestExchange& exchange, const std::string& seat_id) {
+  v1::GetListRequest request;
+  request.mutable_target()->set_seat_id(seat_id);
+  request.set_kind("tools");
+  std::shared_ptr<const std::string> known;
+  if (const auto found = core_.tool_lists.find(seat_id); found != core_.tool_lists.end()) {
+    request.set_known_digest(found->second.digest);
+    known = found->second.text;
+  }
+  core_.client.GetList(
+      std::move(request), exchange.Guard([this, &exchange, seat_id, known = std::move(known)](
+                                             absl::StatusOr<v1::GetListResponse> reply) {
+        if (!reply.ok()) {
+          return exchange.Answer(
+              StatusErrorText(exchange.spec().raw_id, reply.status(), /*started=*/false));
+        }
+        if (reply->list().empty() && known != nullptr) return AnswerToolList(exchange, *known);
+        if (reply->list().empty()) reply->set_list("[]");
+        auto list = std::make_shared<const std::string>(std::move(*reply->mutable_list()));
+        if (!reply->digest().empty()) {
+          if (core_.tool_lists.size() >= core_.config.limits.tool_lists_cached_max) {
+            core_.tool_lists.clear();
+          }
+          core_.tool_lists[seat_id] = {reply->digest(), list};
+        }
+        AnswerToolList(exchange, *list);
+      }));
+}
+
+void RequestServer::AnswerToolList(RequestExchange& exchange, const std::string& list) {
+  exchange.Answer(core::MakeResult(exchange.spec().raw_id, fmt::format(R"({{"tools":{}}})", list)));
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,87 @@
+// The advertised tools of the facade.
+#include "bridge/facade/tools.h"
+
+#include <array>
+#include <utility>
+
+namespace callboard::bridge {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, FacadeTool>, 8> kNames = {{
+    {"search_tools", FacadeTool::kSearch},
+    {"describe_tool", FacadeTool::kDescribe},
+    {"call_tool", FacadeTool::kCall},
+    {"list_instances", FacadeTool::kListInstances},
+    {"load_skill", FacadeTool::kLoadSkill},
+    {"search", FacadeTool::kSearch},
+    {"describe", FacadeTool::kDescribe},
+    {"call", FacadeTool::kCall},
+}};
+
+// Literals join without line feeds: the list is one line.
+constexpr std::string_view kToolList =
+    R"({"tools":[)"
+    R"({"name":"search_tools","title":"Search tools",)"
+    R"("description":"Find tools of the running DCC applications (Maya, Blender, Houdini, ...) by what they do. Start here. Each hit has a slug and a next_step that names the call to make next.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("query":{"type":"string","description":"What the tool should do, e.g. 'create sphere'. Empty lists all."},)"
+    R"("dcc_type":{"type":"string","description":"Only this kind of application, e.g. 'maya'."},)"
+    R"("instance":{"type":"string","description":"Only this instance: name, id, or the first 8 characters of its id."},)"
+    R"("limit":{"type":"integer","minimum":1,"maximum":100,"default":25},)"
+    R"("offset":{"type":"integer","minimum":0,"default":0},)"
+    R"("loaded_only":{"type":"boolean","default":false,"description":"Leave out tools whose skill must be loaded first."}}},)"
+    R"("annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"describe_tool","title":"Describe a tool",)"
+    R"("description":"Get one tool's definition: description, inputSchema, annotations, and whether it is safe to repeat. Read it before the first call_tool.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("tool_slug":{"type":"string","description":"Slug from search_tools: <dcc>.<id8>.<tool>."}},"required":["tool_slug"]},)"
+    R"("annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"call_tool","title":"Call a tool",)"
+    R"("description":"Run a tool in a DCC application. Returns the tool's own result unchanged.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("tool_slug":{"type":"string","description":"Slug from search_tools: <dcc>.<id8>.<tool>."},)"
+    R"("arguments":{"type":"object","description":"Arguments that fit the tool's inputSchema (see describe_tool)."}},"required":["tool_slug"]},)"
+    R"("annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}},)"
+    R"({"name":"list_instances","title":"List instances",)"
+    R"("description":"List the DCC applications that are connected, with scene, status and advice.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("dcc_type":{"type":"string","description":"Only this kind of application."},)"
+    R"("query":{"type":"string","description":"Only rows that contain this text."},)"
+    R"("include_stale":{"type":"boolean","default":false},)"
+    R"("include_dead":{"type":"boolean","default":false},)"
+    R"("limit":{"type":"integer","minimum":1,"maximum":100,"default":20},)"
+    R"("offset":{"type":"integer","minimum":0,"default":0}}},)"
+    R"("annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"load_skill","title":"Load a skill",)"
+    R"("description":"Load a skill in one application so that its tools can be called. Needed when a search hit has loaded=false.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("skill_name":{"type":"string","description":"Skill named by the search hit."},)"
+    R"("dcc_type":{"type":"string","description":"Kind of application, if only one instance of it runs."},)"
+    R"("instance":{"type":"string","description":"The instance to load it in."}},"required":["skill_name"]},)"
+    R"("annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}})"
+    R"(]})";
+
+}  // namespace
+
+std::optional<FacadeTool> FindFacadeTool(std::string_view name) {
+  for (const auto& [known, tool] : kNames) {
+    if (known == name) return tool;
+  }
+  return std::nullopt;
+}
+
+std::string_view FacadeToolList() { return kToolList; }
+
+std::string_view FacadeToolNames() {
+  return "search_tools, describe_tool, call_tool, list_instances, load_skill";
+}
+
+std::string_view FacadeInstructions() {
+  return "Callboard reaches every running DCC application of the studio. Work in this order: "
+         "search_tools to find a tool, load_skill if its hit has loaded=false, describe_tool for "
+         "its schema, call_tool to run it. list_instances shows which applications are up. For "
+         "work in one application only, connect to /mcp/{instance} instead: its own tools appear "
+         "there.";
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,52 @@
+// Implementation of HttpAnswer: puts headers together.
+#include "bridge/http_answer.h"
+
+#include <iterator>
+
+#include "core/mcp/json.h"
+#include "core/mcp/jsonrpc.h"
+
+namespace callboard::bridge {
+namespace {
+
+const std::pair<std::string, std::string> kJsonType = {"Content-Type", "application/json"};
+
+}  // namespace
+
+net::HeaderList HttpAnswer::Headers(net::HeaderList first, net::HeaderList extra) const {
+  first.insert(first.end(), std::make_move_iterator(extra.begin()),
+               std::make_move_iterator(extra.end()));
+  first.insert(first.end(), common_.begin(), common_.end());
+  return first;
+}
+
+void HttpAnswer::Json(int status, std::string body, net::HeaderList extra) const {
+  responder_->Respond(status, Headers({kJsonType}, std::move(extra)), std::move(body));
+}
+
+void HttpAnswer::Empty(int status, net::HeaderList extra) const {
+  responder_->Respond(status, Headers({}, std::move(extra)), {});
+}
+
+void HttpAnswer::Error(int status, std::string_view message, net::HeaderList extra) const {
+  Json(status, core::JsonObject().String("error", message).Take(), std::move(extra));
+}
+
+void HttpAnswer::RpcError(int status, std::string_view raw_id, int code, std::string_view message,
+                          std::string_view raw_data, net::HeaderList extra) const {
+  Json(status, core::MakeErrorResponse(raw_id, code, message, raw_data), std::move(extra));
+}
+
+void HttpAnswer::StartJson(uint64_t size) const {
+  responder_->StartStream(200, Headers({kJsonType}, {}), size);
+}
+
+void HttpAnswer::StartEvents() const {
+  // The content type goes without parameters: some proxies and clients compare it as text (S4).
+  responder_->StartStream(200, Headers({{"Content-Type", "text/event-stream"},
+                                        {"Cache-Control", "no-cache, no-transform"},
+                                        {"X-Accel-Buffering", "no"}},
+                                       {}));
+}
+
+}  // namespace callboard::bridge

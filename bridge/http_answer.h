@@ -1,0 +1,43 @@
+// The answer to one HTTP request as the bridge gives it: JSON with CORS headers, or a stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/http_server.h"
+
+namespace callboard::bridge {
+
+// A handle; copies answer the same request. Loop thread only.
+class HttpAnswer {
+ public:
+  // `common` goes with every answer (CORS).
+  HttpAnswer(std::shared_ptr<net::HttpResponder> responder, net::HeaderList common)
+      : responder_(std::move(responder)), common_(std::move(common)) {}
+
+  void Json(int status, std::string body, net::HeaderList extra = {}) const;
+  // Without a body: 202, 204 and the like.
+  void Empty(int status, net::HeaderList extra = {}) const;
+  // {"error":message}: for what is not JSON-RPC.
+  void Error(int status, std::string_view message, net::HeaderList extra = {}) const;
+  // A JSON-RPC error response; `raw_id` may be empty.
+  void RpcError(int status, std::string_view raw_id, int code, std::string_view message,
+                std::string_view raw_data = {}, net::HeaderList extra = {}) const;
+
+  // JSON of known size that follows in pieces through responder().
+  void StartJson(uint64_t size) const;
+  // An event stream; for SseWriter.
+  void StartEvents() const;
+
+  net::HttpResponder& responder() const { return *responder_; }
+
+ private:
+  net::HeaderList Headers(net::HeaderList first, net::HeaderList extra) const;
+
+  std::shared_ptr<net::HttpResponder> responder_;
+  net::HeaderList common_;
+};
+
+}  // namespace callboard::bridge

@@ -1,0 +1,19 @@
+// The results of initialize: of the facade, and of one instance passed through. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "bridge/config.h"
+#include "callboard/v1/control.pb.h"
+#include "core/mcp/versions.h"
+
+namespace callboard::bridge {
+
+std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision revision);
+
+// The backend's own capabilities as far as they are passed through, its name and instructions.
+std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,
+                                     const v1::InstanceRow& row);
+
+}  // namespace callboard::bridge

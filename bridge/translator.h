@@ -1,0 +1,84 @@
+// JSON-RPC of one MCP revision <-> the control API. Pure: text in, messages out, and back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "callboard/v1/control.pb.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/mcp/versions.h"
+
+namespace callboard::bridge {
+
+// ---- from the client ----
+
+// The revision a session gets: the client's if we serve it, else our newest one with sessions.
+core::McpRevision NegotiateRevision(std::string_view initialize_params);
+// Whether we serve sessions of that revision (value of a MCP-Protocol-Version header).
+bool IsServedRevision(std::string_view name);
+// The revisions we serve, for error messages.
+std::string_view ServedRevisions();
+
+// Whether a message says that it belongs to the sessionless era (2026-07-28 and later).
+bool ClaimsModernEra(std::string_view params);
+
+// The parts of `params` the bridge looks at, raw; empty views are absent members.
+struct ParamsView {
+  std::string_view meta;
+  std::string_view name;
+  std::string_view arguments;
+  std::string_view cursor;
+};
+ParamsView SliceParams(std::string_view params);
+
+// Fills what `_meta` says about a call: progress token, run time, idempotency key.
+void ApplyMeta(std::string_view meta, v1::InvokeRequest* request);
+
+// {"name":..,"arguments":..[,"_meta":..]} without touching a byte of the raw parts.
+std::string ToolCallParams(std::string_view name, std::string_view raw_arguments,
+                           std::string_view raw_meta);
+
+// ---- event ids and asks ----
+
+// "stream.term.n", and back; nullopt if it is not of that form.
+std::string FormatEventId(const v1::EventId& id);
+std::optional<v1::EventId> ParseEventId(std::string_view text);
+
+// Requests that we send carry the id "ask-<ask_id>"; this is the way back from a response's id.
+std::optional<std::string> AskIdOf(std::string_view raw_id);
+
+std::string NotificationText(const v1::StreamEvent& event);
+std::string AskText(const v1::AskEvent& event);
+
+// ---- to the client ----
+
+// What is known about a request whose outcome is rendered.
+struct Asked {
+  std::string_view raw_id;
+  core::McpRevision revision;
+  bool is_tool_call;
+  std::string_view instance;  // for error data; may be empty
+};
+
+// A response in up to three parts: `head`, then `body_size` bytes of chunks, then `tail`. With
+// body_size 0 all is in `head`.
+struct ResponseText {
+  std::string head;
+  uint64_t body_size = 0;
+  std::string tail;
+};
+
+ResponseText RenderOutcome(const Asked& asked, const v1::CallOutcome& outcome);
+// Whether the client itself took the request back: MCP forbids a response then.
+bool WasCancelledByClient(const v1::CallOutcome& outcome);
+
+// An answer whose text says what is wrong with the arguments of a tool: as the revision wants it.
+std::string InvalidArgumentsText(const Asked& asked, std::string_view message);
+// {"content":[{"type":"text","text":..}],"isError":true}
+std::string ErrorResult(std::string_view message);
+// The error response for a status between bridge and control plane.
+std::string StatusErrorText(std::string_view raw_id, const absl::Status& status, bool started);
+
+}  // namespace callboard::bridge
