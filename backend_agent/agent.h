@@ -1,0 +1,117 @@
+// The tower's door: one agent, its seats, and its link to the control plane.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "backend_agent/seat.h"
+#include "backend_agent/spool.h"
+#include "callboard/v1/agent.pb.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/link.h"
+#include "core/runtime/random.h"
+
+namespace callboard::agent {
+
+// The agent's end of one Attach.
+using ControlPlaneLink = core::Link<v1::AgentFrame, v1::ServerFrame>;
+
+// Dials a control plane. The link reports a failed dial through OnClosed.
+class LinkDialer {
+ public:
+  virtual ~LinkDialer() = default;
+  virtual std::unique_ptr<ControlPlaneLink> Dial() = 0;
+};
+
+// Append-only bytes of the journal. Implementations: storage/posix_journal_file (product),
+// MemoryJournalFile in tests/support. Loop thread only.
+class JournalFile {
+ public:
+  virtual ~JournalFile() = default;
+  // Everything that was written before, read once at start.
+  virtual absl::StatusOr<std::string> ReadAll() = 0;
+  // One write(2). An error means nothing may be relied upon from this record on.
+  virtual absl::Status Append(std::string_view record) = 0;
+  // Replaces the whole content atomically (compaction).
+  virtual absl::Status Replace(std::string_view content) = 0;
+  // Differs after each boot of the machine (/proc/sys/kernel/random/boot_id).
+  virtual std::string machine_boot_id() const = 0;
+};
+
+struct AgentLimits {
+  uint32_t open_calls_max = 4'096;
+  uint64_t queued_bytes_max = 64ull << 20;
+  uint32_t window = 64 << 10;
+  uint32_t window_max = 1 << 20;
+  uint64_t result_bytes_max = 256ull << 20;
+  size_t link_unreceived_max = 256 << 10;
+  size_t frame_bytes_max = 256 << 10;
+  uint64_t journal_bytes_max = 64ull << 20;
+  size_t tombstones_max = 65'536;
+  absl::Duration tombstone_age = absl::Hours(24);
+  size_t logs_per_call_max = 256;
+  size_t notices_max = 256;
+};
+
+struct AgentConfig {
+  std::string agent_id;  // 32 hex digits, stable
+  v1::Software software;
+  std::map<std::string, std::string> labels;
+  AgentLimits limits;
+  absl::Duration backoff_first = absl::Milliseconds(100);
+  absl::Duration backoff_max = absl::Seconds(10);
+  absl::Duration permanent_refusal_wait = absl::Seconds(60);
+  absl::Duration welcome_timeout = absl::Seconds(10);
+};
+
+// Counts for tests and the simulation's bounds check.
+struct AgentGauges {
+  size_t calls = 0;  // not settled
+  size_t running = 0;
+  size_t outbox_events = 0;
+  uint64_t spool_bytes = 0;
+  uint64_t journal_bytes = 0;
+  bool linked = false;  // Welcome received
+  uint64_t attaches = 0;
+};
+
+// Loop thread only. Everything passed in outlives it. Destroying it is what a kill is to a
+// process: the journal keeps what was written, nothing is said to anybody.
+class Agent final {
+ public:
+  Agent(core::EventLoop& loop, core::Random& random, LinkDialer& dialer, JournalFile& journal,
+        Spool& spool, AgentConfig config);
+  ~Agent();
+
+  // Reads the journal. One that cannot be read or written is begun anew under a new journal id: the
+  // error says why, for the log, and never keeps the agent from serving. Before AddSeat and Start.
+  absl::Status Recover();
+  // Begins to dial.
+  void Start();
+
+  // For the constructors of seats.
+  CallObserver& call_observer();
+  SeatObserver& seat_observer();
+  void AddSeat(std::unique_ptr<Seat> seat);
+  // The seat's place is gone for good; its open calls end as LOST.
+  void RemoveSeat(const std::string& seat_id, const std::string& reason);
+  // Never below what a control plane has reported for that seat (Welcome.last_incarnation).
+  uint64_t known_incarnation(const std::string& seat_id) const;
+
+  // Orderly end: closes the link after what is queued has been written, bounded by `grace`.
+  void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
+
+  AgentGauges gauges() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace callboard::agent

@@ -1,0 +1,88 @@
+// Port of one MCP server as a carrier of JSON-RPC messages: HTTP, stdio, later SSE.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "backend_agent/payload.h"
+
+namespace callboard::agent {
+
+// What is known about the end of a backend's process or endpoint.
+struct BackendExit {
+  bool process_ended = false;  // false: only the endpoint went away
+  int exit_status = -1;        // valid if >= 0
+  int exit_signal = 0;         // valid if > 0
+  std::string detail;          // a sentence: "blender (pid 4711) was killed by SIGKILL"
+};
+
+// One message under way to the backend. Destroying it before its end gives the exchange up (HTTP:
+// closes its connection; stdio: nothing to give up).
+class BackendExchange {
+ public:
+  virtual ~BackendExchange() = default;
+};
+
+// A carrier. It knows no ids and no methods beyond what its transport demands; McpSession gives
+// meaning to the messages. Loop thread only. No event comes from inside a call of this port.
+class Backend {
+ public:
+  class Events {
+   public:
+    virtual ~Events() = default;
+    // The process runs or the endpoint answers: messages can be sent.
+    virtual void OnUp() = 0;
+    // Gone. Every exchange under way has failed (OnExchangeEnd comes first for each). OnUp may
+    // follow.
+    virtual void OnDown(BackendExit exit) = 0;
+    // One JSON-RPC message from the backend, in order of arrival.
+    virtual void OnMessage(Payload message) = 0;
+    // The exchange `id` is over: for HTTP the reply is complete (OK) or broken; for stdio the
+    // backend went away, or OK once a message that expects no reply is written. `reached`: the
+    // backend may have seen the message. After an OK end without a response among the messages, the
+    // backend broke the protocol. Codes with a meaning of their own: NotFound (the backend does not
+    // know our MCP session: the message was not acted upon, initialize and send it again),
+    // ResourceExhausted (the reply is over the size limit; the message names both), Internal (an
+    // answer that is no MCP reply, its HTTP status in the message).
+    virtual void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) = 0;
+  };
+
+  virtual ~Backend() = default;
+
+  // Begins; OnUp or OnDown follow. A stdio child is spawned and spawned again with backoff after a
+  // crash; an HTTP endpoint is probed until it answers.
+  virtual void Start(Events* events) = 0;
+
+  // Sends one message. `id` names the exchange in OnExchangeEnd and, for a request, is its JSON-RPC
+  // id; the result may be null if there is nothing to give up; `expects_reply` is false for
+  // notifications and responses. `text` is one line of JSON.
+  virtual std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text,
+                                                bool expects_reply) = 0;
+
+  // The revision agreed in initialize, for transports that carry it (HTTP header). Empty:
+  // initialize is about to be sent, what is known of a former MCP session is to be forgotten.
+  virtual void SetRevision(std::string_view revision) = 0;
+
+  // Is the endpoint alive, apart from the main thread? Answers within 3 s. stdio: the process
+  // lives.
+  virtual void Probe(absl::AnyInvocable<void(bool alive)> callback) = 0;
+
+  // Orderly end, within 3 s: ends the MCP session or the child process, then calls `done` (maybe
+  // inline). No event follows. Destroying a backend without it is what a kill is to a process.
+  virtual void Stop(absl::AnyInvocable<void()> done) { done(); }
+
+  // Does the exchange of a request end even if the backend never answers it? True for HTTP. On
+  // stdio silence has no sign, and a backend that obeys notifications/cancelled is rightly silent.
+  virtual bool ends_unanswered_exchanges() const = 0;
+
+  // "http://127.0.0.1:9401/mcp" or the command line, for people.
+  virtual std::string description() const = 0;
+  // Process id if known, else 0.
+  virtual int64_t pid() const = 0;
+};
+
+}  // namespace callboard::agent

@@ -1,0 +1,83 @@
+// Implementation of SseMessageReader.
+#include "backend_agent/backends/sse_message_reader.h"
+
+#include <algorithm>
+
+namespace callboard::agent {
+
+namespace {
+
+constexpr std::string_view kData = "data";
+// "\xEF\xBB\xBFdata": with the byte order mark a stream may begin with.
+constexpr size_t kNameBytesMax = 8;
+
+}  // namespace
+
+absl::Status SseMessageReader::Feed(std::string_view bytes,
+                                    absl::FunctionRef<void(Payload)> deliver) {
+  while (!bytes.empty()) {
+    const char c = bytes.front();
+    if (after_cr_) {
+      after_cr_ = false;
+      if (c == '\n') {
+        bytes.remove_prefix(1);
+        continue;
+      }
+    }
+    if (c == '\r' || c == '\n') {
+      after_cr_ = c == '\r';
+      bytes.remove_prefix(1);
+      if (absl::Status status = EndLine(deliver); !status.ok()) return status;
+      continue;
+    }
+    line_empty_ = false;
+    switch (part_) {
+      case Part::kName:
+        bytes.remove_prefix(1);
+        if (c == ':') {
+          if (name_.starts_with("\xEF\xBB\xBF")) name_.erase(0, 3);
+          part_ = name_ == kData ? Part::kAfterColon : Part::kIgnored;
+          if (part_ == Part::kAfterColon) {
+            if (has_data_) {
+              if (absl::Status status = builder_.Append("\n"); !status.ok()) return status;
+            }
+            has_data_ = true;
+          }
+        } else if (name_.size() < kNameBytesMax) {
+          name_.push_back(c);
+        }
+        break;
+      case Part::kAfterColon:
+        part_ = Part::kData;
+        if (c == ' ') bytes.remove_prefix(1);
+        break;
+      case Part::kData: {
+        const size_t end = std::min(bytes.find_first_of("\r\n"), bytes.size());
+        if (absl::Status status = builder_.Append(bytes.substr(0, end)); !status.ok()) {
+          return status;
+        }
+        bytes.remove_prefix(end);
+        break;
+      }
+      case Part::kIgnored:
+        bytes.remove_prefix(std::min(bytes.find_first_of("\r\n"), bytes.size()));
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SseMessageReader::EndLine(absl::FunctionRef<void(Payload)> deliver) {
+  part_ = Part::kName;
+  name_.clear();
+  if (!line_empty_) {
+    line_empty_ = true;
+    return absl::OkStatus();
+  }
+  has_data_ = false;
+  // Without data, or with empty data: a priming event.
+  if (!builder_.empty()) deliver(builder_.Take());
+  return absl::OkStatus();
+}
+
+}  // namespace callboard::agent

@@ -1,0 +1,497 @@
+// Implementation of CallDesk, but for what seats report (call_desk_events.cc).
+#include "backend_agent/call_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/runtime/planted_bug.h"
+#include "fmt/format.h"
+
+namespace callboard::agent {
+namespace {
+
+constexpr size_t kTurnBytes = 64 * 1024;
+constexpr size_t kDigestedBytes = 64 * 1024;
+// Heartbeats after which the late end of a settled call is taken as delivered.
+constexpr int kBeatsToLinger = 2;
+
+absl::Duration FromMillis(uint64_t milliseconds) {
+  if (milliseconds == 0) return absl::InfiniteDuration();
+  return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(
+      milliseconds, static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Hours(24 * 365))))));
+}
+
+v1::Reason CancelReason(v1::Cancel::Why why) {
+  switch (why) {
+    case v1::Cancel::DEADLINE:
+      return v1::CANCELLED_BY_DEADLINE;
+    case v1::Cancel::PARENT:
+      return v1::CANCELLED_BY_PARENT;
+    case v1::Cancel::ADMIN:
+      return v1::CANCELLED_BY_ADMIN;
+    default:
+      return v1::CANCELLED_BY_CLIENT;
+  }
+}
+
+CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
+  CallSpec spec;
+  spec.call_id = dispatch.call_id();
+  spec.attempt = dispatch.attempt();
+  spec.method = dispatch.method();
+  spec.notification = dispatch.kind() == v1::Dispatch::NOTIFICATION;
+  spec.lane = dispatch.lane() == v1::LANE_UNSPECIFIED ? v1::MAIN : dispatch.lane();
+  spec.priority = dispatch.priority();
+  spec.fair_key = dispatch.fair_key();
+  spec.session_id = dispatch.session_id();
+  spec.expect_incarnation = dispatch.expect_incarnation();
+  spec.queue_deadline = now + FromMillis(dispatch.queue_ms());
+  spec.run_budget = FromMillis(dispatch.run_ms());
+  spec.wants_progress = dispatch.wants_progress();
+  spec.read_only = dispatch.read_only();
+  spec.idempotent = dispatch.idempotent();
+  spec.backend_session = dispatch.backend_session();
+  return spec;
+}
+
+}  // namespace
+
+CallDesk::CallDesk(core::EventLoop& loop, CallJournal& journal, Spool& spool,
+                   Surroundings& surroundings, const AgentLimits& limits)
+    : loop_(loop),
+      journal_(journal),
+      spool_(spool),
+      surroundings_(surroundings),
+      limits_(limits),
+      window_(limits.window) {}
+
+CallDesk::Call* CallDesk::Find(std::string_view call_id) {
+  auto it = calls_.find(call_id);
+  return it == calls_.end() ? nullptr : it->second.get();
+}
+
+std::vector<CallDesk::Call*> CallDesk::InOrder() const {
+  std::vector<Call*> calls;
+  calls.reserve(calls_.size());
+  for (const auto& [call_id, call] : calls_) calls.push_back(call.get());
+  std::sort(calls.begin(), calls.end(),
+            [](const Call* a, const Call* b) { return a->sequence < b->sequence; });
+  return calls;
+}
+
+void CallDesk::Recover() {
+  for (const JournaledCall* journaled : journal_.Unsettled()) {
+    auto call = std::make_unique<Call>(window_, limits_.logs_per_call_max);
+    call->call_id = journaled->call_id;
+    call->attempt = journaled->attempt;
+    call->seat_id = journaled->seat_id;
+    call->owner_plane = journaled->owner_plane;
+    call->owner_term = journaled->owner_term;
+    call->incarnation = journaled->incarnation;
+    call->backend_job = journaled->backend_job;
+    call->sequence = next_sequence_++;
+    call->started = true;
+    call->ended = true;
+    v1::Outcome outcome;
+    Payload body;
+    if (journaled->outcome && journaled->outcome->certainty() != v1::RUNNING) {
+      outcome = *journaled->outcome;
+      body = journaled->body;
+      if (journaled->body_lost) {
+        outcome.set_class_(v1::LOST);
+        outcome.set_reason(v1::BODY_LOST);
+        outcome.set_certainty(v1::FINISHED);
+        outcome.mutable_facts()->set_detail(
+            "the call has finished, but its result is no longer in the agent's spool");
+      }
+    } else {
+      outcome.set_class_(v1::LOST);
+      outcome.set_reason(v1::AGENT_RESTARTED);
+      outcome.set_certainty(v1::UNKNOWN);
+      outcome.mutable_facts()->set_backend_job_id(journaled->backend_job);
+      outcome.mutable_facts()->set_detail(
+          "the agent was restarted while the call was at work; it may have run to its end");
+      if (journal_.same_machine_boot()) busy_seats_.insert(call->seat_id);
+    }
+    call->outcome_class = outcome.class_();
+    call->certainty = outcome.certainty();
+    call->outbox.AddOutcome(std::move(outcome), std::move(body));
+    std::string call_id = call->call_id;
+    calls_[std::move(call_id)] = std::move(call);
+  }
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+void CallDesk::AppendInventory(std::deque<v1::AgentItem>& items) const {
+  for (const Call* call : InOrder()) {
+    v1::CallState* state = items.emplace_back().mutable_call_state();
+    state->set_call_id(call->call_id);
+    state->set_attempt(call->attempt);
+    state->mutable_seat()->set_seat_id(call->seat_id);
+    state->mutable_seat()->set_incarnation(call->incarnation);
+    state->set_owner_plane(call->owner_plane);
+    if (!call->backend_job.empty()) {
+      state->set_phase(v1::CallState::JOB);
+    } else if (call->ended) {
+      state->set_phase(v1::CallState::FINISHED);
+    } else {
+      state->set_phase(call->started ? v1::CallState::RUNNING : v1::CallState::QUEUED);
+    }
+    state->set_last_n(call->outbox.last_n());
+    state->set_backend_job(call->backend_job);
+  }
+}
+
+void CallDesk::OnLinked(const v1::Welcome& welcome) {
+  plane_ = welcome.control_plane_id();
+  OnSettings(welcome.limits());
+}
+
+void CallDesk::OnSettings(const v1::LinkLimits& limits) {
+  window_ = limits.window() != 0 ? limits.window() : limits_.window;
+}
+
+void CallDesk::OnUnlinked() {
+  ready_.clear();
+  acks_due_.clear();
+  for (Call* call : InOrder()) {
+    call->in_ready = false;
+    call->ack_due = false;
+    call->outbox.Detach();
+    // Missing in the inventory and never started: the control plane sends it again.
+    if (call->collecting != nullptr) Forget(*call);
+  }
+}
+
+// ---- taking a call ------------------------------------------------------------------------------
+
+void CallDesk::OnDispatch(v1::Dispatch dispatch) {
+  if (Call* known = Find(dispatch.call_id())) {
+    if (!AcceptKnown(*known, dispatch)) return;
+    Forget(*known);
+  } else if (!CheckTombstone(dispatch)) {
+    return;
+  }
+  const bool chunked = dispatch.params().content_case() == v1::Body::kSize;
+  const uint64_t size = chunked ? dispatch.params().size()
+                                : static_cast<uint64_t>(dispatch.params().inline_().size());
+  if (draining_) {
+    return Reject(dispatch, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED, "the agent is stopping");
+  }
+  if (surroundings_.FindSeat(dispatch.seat_id()) == nullptr) {
+    return Reject(dispatch, v1::REJECTED, v1::SEAT_UNKNOWN, v1::NOT_STARTED,
+                  fmt::format("the agent has no seat '{}'", dispatch.seat_id()));
+  }
+  if (size > limits_.queued_bytes_max) {
+    return Reject(dispatch, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
+                  fmt::format("the parameters have {} bytes, the agent takes {}", size,
+                              limits_.queued_bytes_max));
+  }
+  if (calls_.size() >= limits_.open_calls_max || queued_bytes_ + size > limits_.queued_bytes_max) {
+    return Reject(dispatch, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED,
+                  fmt::format("the agent holds {} of {} calls and {} of {} bytes of parameters",
+                              calls_.size(), limits_.open_calls_max, queued_bytes_,
+                              limits_.queued_bytes_max));
+  }
+  auto owned = std::make_unique<Call>(window_, limits_.logs_per_call_max);
+  Call& call = *owned;
+  call.call_id = dispatch.call_id();
+  call.attempt = dispatch.attempt();
+  call.seat_id = dispatch.seat_id();
+  call.owner_plane = plane_;
+  call.owner_term = dispatch.owner_term();
+  call.sequence = next_sequence_++;
+  call.queued_bytes = size;
+  call.params_size = size;
+  queued_bytes_ += size;
+  call.spec = MakeSpec(dispatch, loop_.Now());
+  call.outbox.Attach(0, 0, window_);
+  calls_[dispatch.call_id()] = std::move(owned);
+  if (chunked && size > 0) {
+    call.collecting = std::make_unique<Collecting>(spool_, size, size, window_);
+    ++collecting_count_;
+  } else {
+    Submit(call, Payload(std::move(*dispatch.mutable_params()->mutable_inline_())));
+  }
+}
+
+bool CallDesk::AcceptKnown(Call& call, const v1::Dispatch& dispatch) {
+  if (dispatch.owner_term() < call.owner_term || dispatch.attempt() < call.attempt) return false;
+  if (dispatch.attempt() == call.attempt) {
+    call.owner_term = dispatch.owner_term();
+    // Under way: its events come, or are continued by a verdict. Over, and nobody has asked for its
+    // end on this link: that is the answer.
+    if (call.ended && !call.outbox.attached()) {
+      call.outbox.Attach(0, 0, window_);
+      MakeReady(call);
+    }
+    return false;
+  }
+  const bool may_run = call.certainty == v1::NOT_STARTED || dispatch.idempotent();
+  if (call.over() && may_run) return true;
+  Reject(dispatch, v1::REJECTED, v1::ATTEMPT_REFUSED, v1::NOT_STARTED,
+         call.over()
+             ? fmt::format("attempt {} may have run and the call is not idempotent", call.attempt)
+             : fmt::format("attempt {} is still at work", call.attempt));
+  return false;
+}
+
+bool CallDesk::CheckTombstone(const v1::Dispatch& dispatch) {
+  const Tombstone* tombstone = journal_.FindTombstone(dispatch.call_id());
+  if (tombstone == nullptr) return true;
+  if (dispatch.attempt() > tombstone->attempt &&
+      (dispatch.idempotent() || tombstone->certainty == v1::NOT_STARTED)) {
+    return true;
+  }
+  Reject(dispatch, tombstone->outcome_class, v1::SETTLED_BEFORE, v1::FINISHED,
+         fmt::format("attempt {} of this call has been settled before; it is not run again",
+                     tombstone->attempt));
+  return false;
+}
+
+void CallDesk::Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
+                      v1::Reason reason, v1::Certainty certainty, std::string detail) {
+  v1::AgentItem item;
+  v1::CallEvent* event = item.mutable_call_event();
+  event->set_call_id(dispatch.call_id());
+  event->set_attempt(dispatch.attempt());
+  event->set_n(1);
+  v1::Outcome* outcome = event->mutable_outcome();
+  outcome->set_class_(outcome_class);
+  outcome->set_reason(reason);
+  outcome->set_certainty(certainty);
+  outcome->mutable_facts()->set_detail(std::move(detail));
+  surroundings_.SendControl(std::move(item));
+}
+
+void CallDesk::OnChunk(const v1::Chunk& chunk) {
+  Call* call = Find(chunk.call_id());
+  if (call == nullptr || call->collecting == nullptr || chunk.n() != 0 ||
+      chunk.attempt() != call->attempt || chunk.offset() != call->collecting->builder.size()) {
+    return;
+  }
+  Collecting& collecting = *call->collecting;
+  const absl::Status status = collecting.builder.Append(chunk.bytes());
+  if (!status.ok()) {
+    return EndHere(*call, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
+                   fmt::format("the parameters could not be kept: {}", core::Message(status)));
+  }
+  const uint64_t consumed = collecting.builder.size();
+  if (consumed - collecting.acknowledged >= collecting.window / 4 || consumed == collecting.size) {
+    // The spool takes parameters faster than the link brings them: the window grows at once.
+    if (collecting_count_ * limits_.window_max <= limits_.queued_bytes_max) {
+      collecting.window = std::max(collecting.window, limits_.window_max);
+    }
+    collecting.acknowledged = consumed;
+    OweAck(*call);
+  }
+  if (consumed < collecting.size) return;
+  Payload params = collecting.builder.Take();
+  call->collecting.reset();
+  --collecting_count_;
+  Submit(*call, std::move(params));
+}
+
+void CallDesk::Submit(Call& call, Payload params) {
+  call.params_crc = Crc32(params.view().substr(0, kDigestedBytes));
+  call.spec.params = std::move(params);
+  // It was there when the call was taken, but may have gone while the parameters came in.
+  Seat* seat = surroundings_.FindSeat(call.seat_id);
+  if (seat == nullptr) {
+    return EndHere(call, v1::REJECTED, v1::SEAT_UNKNOWN, v1::NOT_STARTED,
+                   fmt::format("the agent has no seat '{}' any more", call.seat_id));
+  }
+  seat->Submit(std::exchange(call.spec, CallSpec()));
+}
+
+void CallDesk::OweAck(Call& call) {
+  if (core::Planted(core::PlantedBug::kLostAck)) return;
+  if (!std::exchange(call.ack_due, true)) acks_due_.push_back(call.call_id);
+  surroundings_.Wake();
+}
+
+void CallDesk::FillAcks(FrameBuilder& frame) {
+  if (acks_due_.empty()) return;
+  v1::Ack* ack = nullptr;
+  for (const std::string& call_id : acks_due_) {
+    Call* call = Find(call_id);
+    if (call == nullptr || !std::exchange(call->ack_due, false)) continue;
+    if (ack == nullptr) ack = frame.Add()->mutable_ack();
+    v1::AckEntry* entry = ack->add_entries();
+    entry->set_call_id(call_id);
+    entry->set_attempt(call->attempt);
+    // All parameters have come once nothing is collected any more.
+    const Collecting* collecting = call->collecting.get();
+    entry->set_offset(collecting != nullptr ? collecting->acknowledged : call->params_size);
+    if (collecting != nullptr && collecting->window > window_) {
+      entry->set_window(collecting->window);
+    }
+  }
+  acks_due_.clear();
+}
+
+// ---- what the control plane wants of a call -----------------------------------------------------
+
+void CallDesk::OnCancel(const v1::Cancel& cancel) {
+  Call* call = Find(cancel.call_id());
+  if (call != nullptr && cancel.owner_term() < call->owner_term) return;
+  v1::AgentItem item;
+  v1::CancelAck* ack = item.mutable_cancel_ack();
+  ack->set_call_id(cancel.call_id());
+  ack->set_effect(call == nullptr ? v1::CancelAck::OVER : CancelCall(*call, cancel.reason()));
+  surroundings_.SendControl(std::move(item));
+}
+
+v1::CancelAck::Effect CallDesk::CancelCall(Call& call, v1::Cancel::Why why) {
+  if (call.over()) return v1::CancelAck::OVER;
+  if (call.collecting != nullptr) {
+    EndHere(call, v1::CANCELLED, CancelReason(why), v1::NOT_STARTED,
+            "cancelled before its parameters were complete");
+    return v1::CancelAck::DROPPED;
+  }
+  Seat* seat = surroundings_.FindSeat(call.seat_id);
+  return seat == nullptr ? v1::CancelAck::OVER : seat->Cancel(call.call_id, why);
+}
+
+void CallDesk::OnAck(const v1::Ack& ack) {
+  for (const v1::AckEntry& entry : ack.entries()) {
+    Call* call = Find(entry.call_id());
+    if (call == nullptr || entry.attempt() != call->attempt) continue;
+    call->outbox.Acknowledge(entry.n(), entry.offset(),
+                             std::min(entry.window(), limits_.window_max));
+    MakeReady(*call);
+  }
+}
+
+void CallDesk::OnSettle(const v1::Settle& settle) {
+  std::vector<Settlement> settlements;
+  for (const std::string& call_id : settle.call_id()) {
+    Call* call = Find(call_id);
+    if (call != nullptr && settle.owner_term() >= call->owner_term) SettleCall(*call, settlements);
+  }
+  journal_.Settled(settlements);
+}
+
+void CallDesk::OnVerdict(const v1::Verdict& verdict) {
+  Call* call = Find(verdict.call_id());
+  if (call == nullptr || verdict.attempt() != call->attempt ||
+      verdict.owner_term() < call->owner_term) {
+    return;
+  }
+  call->owner_term = verdict.owner_term();
+  switch (verdict.decision()) {
+    case v1::Verdict::SETTLE: {
+      std::vector<Settlement> settlements;
+      SettleCall(*call, settlements);
+      journal_.Settled(settlements);
+      return;
+    }
+    case v1::Verdict::CONTINUE:
+    case v1::Verdict::CANCEL:
+      break;
+    default:
+      return;
+  }
+  call->owner_plane = plane_;
+  call->outbox.Attach(verdict.have_n(), verdict.have_offset(), window_);
+  MakeReady(*call);
+  if (verdict.decision() == v1::Verdict::CANCEL) {
+    v1::Cancel cancel;
+    cancel.set_call_id(verdict.call_id());
+    cancel.set_owner_term(verdict.owner_term());
+    cancel.set_reason(v1::Cancel::CLIENT);
+    OnCancel(cancel);
+  }
+}
+
+void CallDesk::SettleCall(Call& call, std::vector<Settlement>& settlements) {
+  // Whoever settled a call that was still at work is told its late end, and nothing before it.
+  if (call.ended && (call.late_pending || call.settled) && !call.outbox.attached()) {
+    call.outbox.Attach(call.outbox.last_n(), 0, window_);
+  }
+  // A settlement that crossed a late end on its way was meant for the end before.
+  const bool late_end_waits = call.settled && !call.outbox.drained();
+  if (call.over() && !late_end_waits) {
+    settlements.push_back({call.call_id, call.attempt, call.outcome_class, call.certainty});
+    return Forget(call);
+  }
+  call.settled = true;
+  MakeReady(call);
+  if (!call.started && !call.ended) CancelCall(call, v1::Cancel::CLIENT);
+}
+
+void CallDesk::Forget(Call& call) {
+  ReleaseQueuedBytes(call);
+  if (call.collecting != nullptr) --collecting_count_;
+  if (call.in_ready) std::erase(ready_, &call);
+  calls_.erase(calls_.find(call.call_id));
+}
+
+void CallDesk::ForgetSettled(Call& call) {
+  journal_.Settled({{call.call_id, call.attempt, call.outcome_class, call.certainty}});
+  Forget(call);
+}
+
+void CallDesk::ReleaseQueuedBytes(Call& call) {
+  queued_bytes_ -= std::exchange(call.queued_bytes, 0);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+bool CallDesk::Line(Call& call) {
+  if (!call.outbox.CanSend()) return false;
+  if (!std::exchange(call.in_ready, true)) ready_.push_back(&call);
+  return true;
+}
+
+void CallDesk::MakeReady(Call& call) {
+  if (Line(call)) surroundings_.Wake();
+}
+
+void CallDesk::MakeReadySoon(Call& call) {
+  if (Line(call)) surroundings_.WakeSoon();
+}
+
+void CallDesk::FillEvents(FrameBuilder& frame) {
+  while (!ready_.empty()) {
+    Call* call = ready_.front();
+    ready_.pop_front();
+    call->in_ready = false;
+    const bool has_room = call->outbox.Fill(frame, call->call_id, call->attempt, kTurnBytes);
+    if (call->outbox.CanSend()) {
+      call->in_ready = true;
+      if (has_room) {
+        ready_.push_back(call);
+      } else {
+        ready_.push_front(call);
+      }
+    }
+    if (!has_room) return;
+  }
+}
+
+void CallDesk::Beat(v1::Heartbeat& heartbeat) {
+  for (Call* call : InOrder()) {
+    if (call->started && !call->over()) heartbeat.add_running(call->call_id);
+    const bool lingers =
+        call->settled && call->over() && call->outbox.attached() && call->outbox.drained();
+    if (lingers && ++call->beats_after_late_end > kBeatsToLinger) ForgetSettled(*call);
+  }
+}
+
+void CallDesk::Expire() {
+  for (const std::string& call_id : journal_.Expire()) {
+    if (Call* call = Find(call_id)) Forget(*call);
+  }
+}
+
+void CallDesk::AddTo(AgentGauges& gauges) const {
+  gauges.calls = calls_.size();
+  for (const auto& [call_id, call] : calls_) {
+    if (call->started && !call->over()) ++gauges.running;
+    gauges.outbox_events += call->outbox.size();
+  }
+}
+
+}  // namespace callboard::agent

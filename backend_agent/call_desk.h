@@ -1,0 +1,166 @@
+// Every call the agent has not been told to forget: taking it, running it at a seat, its end.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend_agent/agent.h"
+#include "backend_agent/call_journal.h"
+#include "backend_agent/frame_builder.h"
+#include "backend_agent/outbox.h"
+#include "core/runtime/strings.h"
+
+namespace callboard::agent {
+
+// The calls between the link and the seats. Loop thread only; owned by the agent, and all that is
+// passed in outlives it. Bounds: open_calls_max calls, queued_bytes_max of parameters that have not
+// been started (beyond either: REJECTED, "queue full"), and each outbox its own.
+//
+// A call is known by its id. It leaves the table when the control plane has settled it and the DCC
+// is done with it. Without a verdict after a cut it runs on and says nothing.
+class CallDesk final : public CallObserver {
+ public:
+  class Surroundings {
+   public:
+    virtual ~Surroundings() = default;
+    // nullptr if there is no such seat.
+    virtual Seat* FindSeat(const std::string& seat_id) = 0;
+    // For an item that needs no credit and does not wait in a table.
+    virtual void SendControl(v1::AgentItem item) = 0;
+    // Something is ready to be written.
+    virtual void Wake() = 0;
+    // The same for news that may wait a moment for what most likely follows at once.
+    virtual void WakeSoon() = 0;
+  };
+
+  CallDesk(core::EventLoop& loop, CallJournal& journal, Spool& spool, Surroundings& surroundings,
+           const AgentLimits& limits);
+
+  // Takes over what the journal holds of the former run.
+  void Recover();
+  // True once for a seat at which the former run may have left a call at work.
+  bool TakeBusySeat(const std::string& seat_id) { return busy_seats_.erase(seat_id) > 0; }
+
+  // ---- the link ----
+  void AppendInventory(std::deque<v1::AgentItem>& items) const;
+  void OnLinked(const v1::Welcome& welcome);
+  void OnUnlinked();
+  void OnSettings(const v1::LinkLimits& limits);
+  void OnDispatch(v1::Dispatch dispatch);
+  void OnChunk(const v1::Chunk& chunk);
+  void OnCancel(const v1::Cancel& cancel);
+  void OnAck(const v1::Ack& ack);
+  void OnSettle(const v1::Settle& settle);
+  void OnVerdict(const v1::Verdict& verdict);
+  // No further calls are taken: REJECTED, "draining".
+  void Drain() { draining_ = true; }
+
+  // What parameters have been consumed; then events, round robin over the calls.
+  void FillAcks(FrameBuilder& frame);
+  void FillEvents(FrameBuilder& frame);
+  bool HasEvents() const { return !ready_.empty(); }
+  // Ids of the calls at work. Once a heartbeat: also forgets what has waited long enough.
+  void Beat(v1::Heartbeat& heartbeat);
+  // Once an hour: forgets finished calls nobody asked for in a day.
+  void Expire();
+
+  // ---- the seats ----
+  void EndCallsOfSeat(const std::string& seat_id, const std::string& reason);
+  void OnQueued(const std::string& call_id, uint32_t ahead) override;
+  bool OnStarting(const std::string& call_id, uint64_t incarnation) override;
+  void OnProgress(const std::string& call_id, std::string raw_params) override;
+  void OnLog(const std::string& call_id, std::string raw_params) override;
+  void OnNotification(const std::string& call_id, std::string method,
+                      std::string raw_params) override;
+  void OnEnd(const std::string& call_id, CallEnd end) override;
+  void OnLateEnd(const std::string& call_id, CallEnd end) override;
+
+  void AddTo(AgentGauges& gauges) const;
+
+ private:
+  // Parameters that arrive in chunks.
+  struct Collecting {
+    Collecting(Spool& spool, uint64_t bytes_max, uint64_t size_announced, uint32_t first_window)
+        : builder(spool, bytes_max), size(size_announced), window(first_window) {}
+    PayloadBuilder builder;
+    uint64_t size;
+    uint64_t acknowledged = 0;
+    uint32_t window;
+  };
+
+  struct Call {
+    Call(uint32_t window, size_t logs_max) : outbox(window, logs_max) {}
+    bool over() const { return ended && !late_pending; }
+
+    std::string call_id;
+    uint32_t attempt = 1;
+    std::string seat_id;
+    std::string owner_plane;
+    uint64_t owner_term = 0;
+    uint64_t incarnation = 0;
+    uint64_t sequence = 0;
+    uint64_t queued_bytes = 0;  // counted in queued_bytes_ until the call starts
+    uint64_t params_size = 0;
+    uint32_t params_crc = 0;
+    std::string backend_job;
+    CallSpec spec;  // until it is submitted
+    std::unique_ptr<Collecting> collecting;
+    bool started = false;
+    bool ended = false;
+    bool late_pending = false;  // told RUNNING: the DCC is still at it
+    bool settled = false;       // forgotten as soon as it is over
+    int beats_after_late_end = 0;
+    v1::OutcomeClass outcome_class = v1::OUTCOME_CLASS_UNSPECIFIED;
+    v1::Certainty certainty = v1::CERTAINTY_UNSPECIFIED;
+    bool ack_due = false;
+    bool in_ready = false;
+    Outbox outbox;
+  };
+
+  Call* Find(std::string_view call_id);
+  std::vector<Call*> InOrder() const;
+  // Does something with a Dispatch whose call is known; true: take it as a new attempt.
+  bool AcceptKnown(Call& call, const v1::Dispatch& dispatch);
+  // True: the call may run.
+  bool CheckTombstone(const v1::Dispatch& dispatch);
+  void Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class, v1::Reason reason,
+              v1::Certainty certainty, std::string detail);
+  void Submit(Call& call, Payload params);
+  v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
+  void AddOutcome(Call& call, CallEnd end);
+  void EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,
+               v1::Certainty certainty, std::string detail);
+  void SettleCall(Call& call, std::vector<Settlement>& settlements);
+  void Forget(Call& call);
+  void ForgetSettled(Call& call);
+  void ReleaseQueuedBytes(Call& call);
+  void MakeReady(Call& call);
+  void MakeReadySoon(Call& call);
+  // Puts the call in line for its turn; false if it has nothing to send.
+  bool Line(Call& call);
+  void OweAck(Call& call);
+
+  core::EventLoop& loop_;
+  CallJournal& journal_;
+  Spool& spool_;
+  Surroundings& surroundings_;
+  const AgentLimits limits_;
+  uint32_t window_;  // first window of a call, as agreed
+
+  core::StringMap<std::unique_ptr<Call>> calls_;
+  uint64_t next_sequence_ = 1;
+  uint64_t queued_bytes_ = 0;
+  size_t collecting_count_ = 0;
+  std::deque<Call*> ready_;
+  std::vector<std::string> acks_due_;
+  core::StringSet busy_seats_;
+  std::string plane_;  // control plane at the other end
+  bool draining_ = false;
+};
+
+}  // namespace callboard::agent

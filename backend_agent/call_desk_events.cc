@@ -1,0 +1,156 @@
+// What seats report about calls, as CallDesk takes it.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "backend_agent/call_desk.h"
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
+#include "fmt/format.h"
+
+namespace callboard::agent {
+namespace {
+
+uint64_t ToMillis(absl::Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
+}
+
+void LogEnd(std::string_view event, const std::string& call_id, const std::string& seat,
+            const CallEnd& end) {
+  if (!core::LogEnabled(core::LogLevel::kDebug)) return;
+  core::LogDebug(
+      event,
+      {{"call", absl::BytesToHexString(core::ToAbsl(call_id))},
+       {"instance", seat},
+       {"outcome", v1::OutcomeClass_Name(end.outcome_class)},
+       {"reason", end.reason == v1::REASON_UNSPECIFIED ? "none" : v1::Reason_Name(end.reason)},
+       {"certainty", v1::Certainty_Name(end.certainty)},
+       {"bytes", end.body.size()},
+       {"queue_ms", ToMillis(end.queued)},
+       {"run_ms", ToMillis(end.ran)},
+       {"detail", end.facts.detail()}});
+}
+
+}  // namespace
+
+void CallDesk::OnQueued(const std::string& call_id, uint32_t ahead) {
+  Call* call = Find(call_id);
+  if (call == nullptr || ahead == 0) return;
+  call->outbox.AddQueued(ahead);
+  MakeReady(*call);
+}
+
+bool CallDesk::OnStarting(const std::string& call_id, uint64_t incarnation) {
+  Call* call = Find(call_id);
+  if (call == nullptr || call->started || call->ended) return false;
+  JournaledCall record;
+  record.call_id = call_id;
+  record.attempt = call->attempt;
+  record.owner_term = call->owner_term;
+  record.owner_plane = call->owner_plane;
+  record.seat_id = call->seat_id;
+  record.incarnation = incarnation;
+  record.params_size = call->params_size;
+  record.params_crc = call->params_crc;
+  if (!journal_.Started(std::move(record)).ok()) return false;
+  call->started = true;
+  call->incarnation = incarnation;
+  ReleaseQueuedBytes(*call);
+  call->outbox.AddStarted(incarnation);
+  // A quick tool's outcome follows at once and then shares the frame: half the wake-ups.
+  MakeReadySoon(*call);
+  return true;
+}
+
+void CallDesk::OnProgress(const std::string& call_id, std::string raw_params) {
+  Call* call = Find(call_id);
+  if (call == nullptr) return;
+  call->outbox.AddProgress(Payload(std::move(raw_params)));
+  MakeReady(*call);
+}
+
+void CallDesk::OnLog(const std::string& call_id, std::string raw_params) {
+  Call* call = Find(call_id);
+  if (call == nullptr) return;
+  call->outbox.AddLog(Payload(std::move(raw_params)));
+  MakeReady(*call);
+}
+
+void CallDesk::OnNotification(const std::string& call_id, std::string method,
+                              std::string raw_params) {
+  Call* call = Find(call_id);
+  if (call == nullptr) return;
+  call->outbox.AddNotification(std::move(method), Payload(std::move(raw_params)));
+  MakeReady(*call);
+}
+
+void CallDesk::OnEnd(const std::string& call_id, CallEnd end) {
+  Call* call = Find(call_id);
+  if (call == nullptr || call->ended) return;
+  ReleaseQueuedBytes(*call);
+  call->ended = true;
+  LogEnd("call_ended", call_id, call->seat_id, end);
+  call->late_pending = end.certainty == v1::RUNNING;
+  if (call->settled) {
+    call->outcome_class = end.outcome_class;
+    call->certainty = end.certainty;
+    if (!call->late_pending) return ForgetSettled(*call);
+  }
+  AddOutcome(*call, std::move(end));
+}
+
+void CallDesk::OnLateEnd(const std::string& call_id, CallEnd end) {
+  Call* call = Find(call_id);
+  if (call == nullptr || !call->late_pending) return;
+  call->late_pending = false;
+  LogEnd("call_ended_late", call_id, call->seat_id, end);
+  AddOutcome(*call, std::move(end));
+}
+
+void CallDesk::AddOutcome(Call& call, CallEnd end) {
+  call.outcome_class = end.outcome_class;
+  call.certainty = end.certainty;
+  v1::Outcome outcome;
+  outcome.set_class_(end.outcome_class);
+  outcome.set_reason(end.reason);
+  outcome.set_certainty(end.certainty);
+  *outcome.mutable_facts() = std::move(end.facts);
+  outcome.mutable_facts()->set_size(end.body.size());
+  outcome.set_queue_ms(ToMillis(end.queued));
+  outcome.set_run_ms(ToMillis(end.ran));
+  outcome.set_backend_revision(std::move(end.backend_revision));
+  // A failed write costs the outcome after a crash, not now: it is sent all the same.
+  journal_.Finished(call.call_id, outcome, end.body).IgnoreError();
+  call.outbox.AddOutcome(std::move(outcome), std::move(end.body));
+  MakeReady(call);
+}
+
+void CallDesk::EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,
+                       v1::Certainty certainty, std::string detail) {
+  if (call.collecting != nullptr) {
+    call.collecting.reset();
+    --collecting_count_;
+  }
+  CallEnd end;
+  end.outcome_class = outcome_class;
+  end.reason = reason;
+  end.certainty = certainty;
+  end.facts.set_detail(std::move(detail));
+  const std::string call_id = call.call_id;
+  if (call.late_pending) {
+    OnLateEnd(call_id, std::move(end));
+  } else {
+    OnEnd(call_id, std::move(end));
+  }
+}
+
+void CallDesk::EndCallsOfSeat(const std::string& seat_id, const std::string& reason) {
+  for (Call* call : InOrder()) {
+    if (call->seat_id != seat_id || call->over()) continue;
+    EndHere(*call, v1::LOST, v1::DCC_EXITED, call->started ? v1::UNKNOWN : v1::NOT_STARTED,
+            fmt::format("the seat is gone: {}", reason));
+  }
+}
+
+}  // namespace callboard::agent

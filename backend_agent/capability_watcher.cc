@@ -1,0 +1,198 @@
+// Implementation of CapabilityWatcher.
+#include "backend_agent/capability_watcher.h"
+
+#include <utility>
+
+#include "backend_agent/digest.h"
+#include "core/mcp/json.h"
+
+namespace callboard::agent {
+
+CapabilityWatcher::CapabilityWatcher(core::EventLoop& loop, core::Random& random, Spool& spool,
+                                     WatcherLimits limits, absl::AnyInvocable<void()> on_changed)
+    : loop_(loop),
+      random_(random),
+      limits_(limits),
+      on_changed_(std::move(on_changed)),
+      builder_(spool, limits.catalogue_bytes_max) {}
+
+void CapabilityWatcher::Attach(McpSession* session) {
+  session_ = session;
+  if (running_) {
+    // Of a session that the backend has forgotten meanwhile.
+    session_->Forget(request_);
+    running_ = false;
+    (void)builder_.Take();
+  }
+  Begin();
+}
+
+void CapabilityWatcher::Detach() {
+  session_ = nullptr;
+  running_ = false;
+  again_ = false;
+  page_timer_.Cancel();
+  next_timer_.Cancel();
+  next_due_ = absl::InfiniteFuture();
+  (void)builder_.Take();
+  Wake(UINT64_MAX);
+}
+
+void CapabilityWatcher::OnListChanged() {
+  if (session_ == nullptr) return;
+  // A notice during a listing may concern a page already read.
+  if (running_) again_ = true;
+  ScheduleNext(limits_.coalesce);
+}
+
+void CapabilityWatcher::ListNow(absl::Duration limit, absl::AnyInvocable<void()> done) {
+  const uint64_t id = next_waiter_++;
+  Waiter& waiter = waiters_[id];
+  waiter.done = std::move(done);
+  waiter.needs_run = run_ + 1;
+  waiter.limit = loop_.After(session_ == nullptr ? absl::ZeroDuration() : limit, [this, id] {
+    auto node = waiters_.extract(id);
+    if (!node.empty()) node.mapped().done();
+  });
+  if (session_ == nullptr) return;
+  if (running_) {
+    again_ = true;
+  } else {
+    Begin();
+  }
+}
+
+void CapabilityWatcher::ScheduleNext(absl::Duration delay) {
+  const absl::Time when = loop_.Now() + delay;
+  if (next_timer_.pending() && next_due_ <= when) return;
+  next_due_ = when;
+  next_timer_ = loop_.At(when, [this] {
+    next_due_ = absl::InfiniteFuture();
+    if (session_ == nullptr) return;
+    if (running_) {
+      again_ = true;
+    } else {
+      Begin();
+    }
+  });
+}
+
+void CapabilityWatcher::Begin() {
+  next_timer_.Cancel();
+  next_due_ = absl::InfiniteFuture();
+  running_ = true;
+  again_ = false;
+  ++run_;
+  pages_ = 0;
+  tools_ = 0;
+  (void)builder_.Take();
+  (void)builder_.Append("{\"tools\":[");
+  RequestPage("");
+}
+
+void CapabilityWatcher::RequestPage(const std::string& cursor) {
+  cursor_ = cursor;
+  ++pages_;
+  Payload params;
+  if (!cursor.empty()) params = Payload(core::JsonObject().Raw("cursor", cursor).Take());
+  request_ = session_->Request("tools/list", std::move(params), false,
+                               [this, weak = lifetime_.Watch(), run = run_](McpReply reply) {
+                                 if (!weak.expired() && running_ && run == run_)
+                                   OnPage(std::move(reply));
+                               });
+  page_timer_ = loop_.After(limits_.page_timeout, [this] {
+    session_->Forget(request_);
+    End(false);
+  });
+}
+
+void CapabilityWatcher::OnPage(McpReply reply) {
+  page_timer_.Cancel();
+  if (reply.kind == McpReply::Kind::kError && pages_ == 1) {
+    // No list at all (a sidecar that only takes calls): known to be empty.
+    End(true);
+    return;
+  }
+  if (reply.kind != McpReply::Kind::kResult) {
+    End(false);
+    return;
+  }
+  const std::string_view page = reply.body.view();
+  std::string_view tools;
+  std::string next;
+  absl::Status status = core::ForEachMember(page, [&](core::JsonMember member) {
+    if (member.Is("tools")) {
+      tools = member.value;
+    } else if (member.Is("nextCursor") && core::IsString(member.value) && member.value != "\"\"") {
+      next = std::string(member.value);
+    }
+    return true;
+  });
+  if (status.ok() && core::IsArray(tools)) {
+    absl::Status room;
+    status = core::ForEachElement(tools, [&](std::string_view tool) {
+      if (tools_ == limits_.tools_max) return false;
+      if (tools_++ > 0) (void)builder_.Append(",");
+      room = builder_.Append(tool);
+      return room.ok();
+    });
+    if (!room.ok()) status = room;
+  }
+  if (!status.ok()) {
+    End(false);
+    return;
+  }
+  // The same cursor again is a backend that would never end.
+  const bool more =
+      !next.empty() && next != cursor_ && pages_ < limits_.pages_max && tools_ < limits_.tools_max;
+  if (more) {
+    RequestPage(next);
+  } else {
+    End(true);
+  }
+}
+
+void CapabilityWatcher::End(bool complete) {
+  running_ = false;
+  page_timer_.Cancel();
+  auto alive = lifetime_.Watch();
+  const uint64_t finished = run_;
+  if (complete && builder_.Append("]}").ok()) {
+    Payload catalogue = builder_.Take();
+    std::string digest = Sha256Hex(catalogue.view());
+    if (digest != digest_) {
+      catalogue_ = std::move(catalogue);
+      digest_ = std::move(digest);
+      on_changed_();
+      if (alive.expired()) return;
+    }
+  } else {
+    complete = false;
+    (void)builder_.Take();
+  }
+  if (session_ != nullptr && !running_) {
+    if (again_) {
+      Begin();
+    } else {
+      ScheduleNext(complete ? limits_.poll * (0.9 + 0.2 * random_.Unit()) : limits_.retry);
+    }
+  }
+  Wake(finished);
+}
+
+void CapabilityWatcher::Wake(uint64_t finished_run) {
+  for (auto at = waiters_.begin(); at != waiters_.end();) {
+    if (at->second.needs_run > finished_run) {
+      ++at;
+      continue;
+    }
+    // Later and in order, so that a waiter may do what it likes.
+    at->second.limit = loop_.After(absl::ZeroDuration(), [this, id = at->first] {
+      auto node = waiters_.extract(id);
+      if (!node.empty()) node.mapped().done();
+    });
+    ++at;
+  }
+}
+
+}  // namespace callboard::agent

@@ -1,0 +1,12 @@
+// SHA-256 as text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace callboard::agent {
+
+// 64 lower-case hex digits.
+std::string Sha256Hex(std::string_view bytes);
+
+}  // namespace callboard::agent

@@ -1,0 +1,186 @@
+// A seat whose DCC speaks MCP: its queue, its session with the backend, its catalogue and its
+// health.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "backend_agent/backend.h"
+#include "backend_agent/capability_watcher.h"
+#include "backend_agent/execution_queue.h"
+#include "backend_agent/mcp_session.h"
+#include "backend_agent/seat.h"
+#include "backend_agent/seat_health.h"
+#include "backend_agent/spool.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/lifetime.h"
+#include "core/runtime/random.h"
+
+namespace callboard::agent {
+
+struct SeatLimits {
+  QueueLimits queue;
+  SessionLimits session;
+  WatcherLimits watcher;
+  // After a broken exchange, for the news that the process has died.
+  absl::Duration verdict_wait = absl::Milliseconds(250);
+  // For the new list before the outcome of a call that changes it.
+  absl::Duration relist_wait = absl::Seconds(5);
+  // A slot whose caller has left is freed after this even without an answer.
+  absl::Duration late_max = absl::Minutes(30);
+  // A stdio backend that obeys a cancel rightly never answers. If it has been silent about the call
+  // for this and past the call's run budget, and answers a ping, the slot is freed `settle` later.
+  absl::Duration silence_max = absl::Seconds(30);
+  absl::Duration silence_settle = absl::Seconds(1);
+  // How long the main lane stays closed at most when an earlier run's call may be at work.
+  absl::Duration busy_probe_timeout = absl::Seconds(60);
+  absl::Duration probe_every = absl::Seconds(5);
+  int probe_misses_max = 2;
+  // Busy and idle again is told at most this often.
+  absl::Duration busy_report_delay = absl::Milliseconds(200);
+};
+
+// What is known of the DCC apart from its MCP server: from configuration or a registry row.
+struct SeatDescription {
+  std::string seat_id;
+  std::string name;
+  std::string app;
+  std::string version;
+  std::string scene;
+  std::string instance_id;
+  std::string local_mcp_url;
+  std::string discovery_row;  // raw JSON
+  std::map<std::string, std::string> labels;
+};
+
+// Loop thread only; owned by the agent; everything passed by reference outlives it. While its
+// backend is away calls wait, until their queue deadline; those that expect a process which has
+// ended are refused. Bounds: SeatLimits. May be destroyed from inside any of its callbacks.
+class McpSeat final : public Seat, private McpSession::Events {
+ public:
+  // The number of the process with that pid (0: unknown) which is there now: the former one if it
+  // is the same process, else a higher one. See IncarnationCounter.
+  using IncarnationProvider = absl::AnyInvocable<uint64_t(int64_t pid)>;
+
+  // `backend` may be null: the DCC is not there yet. Starts it.
+  McpSeat(core::EventLoop& loop, core::Random& random, Spool& spool, CallObserver& calls,
+          SeatObserver& seats, std::unique_ptr<Backend> backend, SeatDescription description,
+          IncarnationProvider next_incarnation, SeatLimits limits = {});
+  ~McpSeat() override;
+
+  // Another process has taken this place (or none: null). What ran on the former one is lost.
+  void ReplaceBackend(std::unique_ptr<Backend> backend, SeatDescription description);
+  // News of the same process: scene, labels.
+  void UpdateDescription(SeatDescription description);
+  // Orderly end of the backend; then `done`.
+  void Stop(absl::AnyInvocable<void()> done);
+
+  // Seat
+  const std::string& seat_id() const override { return description_.seat_id; }
+  v1::SeatState State() const override;
+  Payload Catalogue() const override { return watcher_.catalogue(); }
+  void Submit(CallSpec spec) override;
+  v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why why) override;
+  void SetCordon(bool cordoned) override;
+  void AssumeBusy() override;
+
+ private:
+  enum class Phase {
+    kQueued,
+    kRunning,
+    kFailing,  // the exchange broke; waiting for the news why
+    kEnding,   // the answer is there; waiting for the new list
+  };
+  struct Call {
+    CallSpec spec;
+    LaneId lane;
+    Phase phase = Phase::kQueued;
+    bool told = false;  // the caller has been told an end; what follows is the late one
+    bool slot = false;
+    bool overran = false;        // its run budget is spent and it still holds its slot
+    bool lists_changed = false;  // list_changed came while it ran
+    absl::Time submitted;
+    absl::Time started;
+    absl::Time give_up_at;  // told: the end of late_max
+    uint64_t request = 0;
+    core::Timer timer;
+    CallEnd end;  // kFailing, kEnding
+  };
+
+  // McpSession::Events
+  void OnBackendUp() override;
+  void OnSessionReady() override;
+  void OnBackendDown(BackendExit exit) override;
+  void OnProgress(uint64_t request, std::string raw_params) override;
+  void OnServerNotification(std::string method, std::string raw_params) override;
+
+  void BeginSession(std::unique_ptr<Backend> backend);
+  void SchedulePump();
+  void Pump();
+  void Start(const std::string& call_id);
+  void OnReply(const std::string& call_id, McpReply reply);
+  void TakeAnswer(Call& call, McpReply reply);
+  void TakeFailure(Call& call, McpReply reply);
+  void OnRunBudgetSpent(const std::string& call_id);
+  bool TellBackendOfCancel(const Call& call, std::string_view reason);
+  void EndLeftCall(Call& call, CallEnd end);
+  void AwaitLateAnswer(Call& call);
+  void AskWhetherDropped(const std::string& call_id);
+  void GiveUpLeftCall(const std::string& call_id, std::string detail);
+  void EndForDeadProcess(Call& call, const BackendExit& exit);
+  void Finish(const std::string& call_id, CallEnd end);
+  void RefuseQueued(const std::string& call_id, v1::Reason reason, std::string detail);
+  void RefuseWrongIncarnations();
+  bool MatchesProcess(uint64_t expected) const;
+  void FreeSlot(Call& call);
+  void FreeMainLane();
+  void ReportHealth();
+  void ScheduleProbe();
+  void SeatChanged();
+  // Observers are called in one order, never from inside Submit, Cancel and the like.
+  void Tell(absl::AnyInvocable<void()> event);
+  void TellLater(absl::AnyInvocable<void()> event);
+  void Flush();
+
+  core::EventLoop& loop_;
+  core::Random& random_;
+  CallObserver& observer_;
+  SeatObserver& seats_;
+  SeatDescription description_;
+  IncarnationProvider next_incarnation_;
+  SeatLimits limits_;
+
+  std::map<std::string, Call> calls_;
+  std::map<uint64_t, std::string> call_of_request_;
+  ExecutionQueue queue_;
+  std::unique_ptr<McpSession> session_;
+  CapabilityWatcher watcher_;
+  SeatHealth health_;
+
+  uint64_t incarnation_ = 0;
+  bool process_over_ = true;  // the process of `incarnation_` has ended
+  bool cordoned_ = false;
+  bool main_busy_ = false;  // AssumeBusy
+  uint64_t busy_probe_ = 0;
+  int probe_misses_ = 0;
+
+  core::Timer queue_timer_;
+  absl::Time queue_timer_due_ = absl::InfiniteFuture();
+  core::Timer busy_timer_;
+  core::Timer probe_timer_;
+  core::Timer busy_report_timer_;
+  bool pump_posted_ = false;
+  bool flush_posted_ = false;
+  bool flushing_ = false;
+  std::deque<absl::AnyInvocable<void()>> events_;
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::agent

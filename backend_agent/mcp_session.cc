@@ -1,0 +1,358 @@
+// Implementation of McpSession.
+#include "backend_agent/mcp_session.h"
+
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "core/mcp/json.h"
+#include "core/mcp/versions.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
+
+namespace callboard::agent {
+
+namespace {
+
+std::optional<uint64_t> ParseNumber(std::string_view text) {
+  uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Our own token, as a number or (from backends that make text of it) as a string of digits.
+std::optional<uint64_t> ParseToken(std::string_view raw) {
+  if (core::IsString(raw) && raw.size() >= 2) raw = raw.substr(1, raw.size() - 2);
+  return ParseNumber(raw);
+}
+
+std::string RemoveProgressToken(std::string_view params) {
+  auto meta = core::FindMember(params, "_meta");
+  if (!meta || !core::FindMember(*meta, "progressToken")) return std::string(params);
+  return core::SetMember(params, "_meta", core::RemoveMember(*meta, "progressToken"));
+}
+
+}  // namespace
+
+McpSession::McpSession(core::EventLoop& loop, core::Random& random,
+                       std::unique_ptr<Backend> backend, Events* events, SessionLimits limits)
+    : loop_(loop),
+      backend_(std::move(backend)),
+      events_(events),
+      limits_(limits),
+      backoff_(limits.retry_first, limits.retry_max, random) {}
+
+McpSession::~McpSession() = default;
+
+uint64_t McpSession::Request(std::string method, Payload params, bool wants_progress,
+                             ReplyCallback callback) {
+  return Add({.method = std::move(method),
+              .params = std::move(params),
+              .wants_progress = wants_progress,
+              .callback = std::move(callback)});
+}
+
+uint64_t McpSession::Notify(std::string method, Payload params, ReplyCallback callback) {
+  return Add({.method = std::move(method),
+              .params = std::move(params),
+              .notification = true,
+              .callback = std::move(callback)});
+}
+
+uint64_t McpSession::Add(Pending pending) {
+  const uint64_t id = next_id_++;
+  Pending& kept = pending_.emplace(id, std::move(pending)).first->second;
+  if (state_ == State::kReady) {
+    SendPending(id, kept);
+  } else if (state_ == State::kDown) {
+    loop_.Post(lifetime_.Wrap([this, id] {
+      auto node = pending_.extract(id);
+      if (node.empty() || node.mapped().sent) return;
+      if (state_ == State::kDown) {
+        node.mapped().callback({.status = absl::UnavailableError("the backend is not there")});
+      } else {
+        pending_.insert(std::move(node));
+      }
+    }));
+  }
+  return id;
+}
+
+std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
+  const std::string_view params = pending.params.view();
+  if (pending.notification) return core::MakeNotification(pending.method, params);
+  const std::string raw_id = fmt::format("{}", id);
+  if (pending.wants_progress) {
+    return core::MakeRequest(raw_id, pending.method,
+                             core::SetPath(params, {"_meta", "progressToken"}, raw_id));
+  }
+  if (params.find("progressToken") != std::string_view::npos) {
+    return core::MakeRequest(raw_id, pending.method, RemoveProgressToken(params));
+  }
+  return core::MakeRequest(raw_id, pending.method, params);
+}
+
+void McpSession::SendPending(uint64_t id, Pending& pending) {
+  pending.sent = true;
+  pending.epoch = epoch_;
+  pending.exchange = backend_->Send(id, Compose(id, pending), !pending.notification);
+}
+
+void McpSession::SendAside(std::string text) {
+  const uint64_t id = next_id_++;
+  Retire(id, backend_->Send(id, std::move(text), false));
+}
+
+void McpSession::Retire(uint64_t id, std::unique_ptr<BackendExchange> exchange) {
+  if (exchange == nullptr) return;
+  finishing_.emplace(id, std::move(exchange));
+  if (finishing_.size() > limits_.finishing_max) finishing_.erase(finishing_.begin());
+}
+
+bool McpSession::CancelRequest(uint64_t request, std::string_view reason) {
+  auto at = pending_.find(request);
+  if (at == pending_.end()) return true;
+  if (!at->second.sent) {
+    pending_.erase(at);
+    return false;
+  }
+  if (state_ != State::kDown && !at->second.notification) {
+    const std::string raw_id = fmt::format("{}", request);
+    SendAside(core::MakeNotification(
+        "notifications/cancelled",
+        core::JsonObject().Raw("requestId", raw_id).String("reason", reason).Take()));
+  }
+  return true;
+}
+
+// ---- the session's life -----------------------------------------------------------------------
+
+void McpSession::OnUp() {
+  state_ = State::kInitializing;
+  auto alive = lifetime_.Watch();
+  events_->OnBackendUp();
+  if (alive.expired() || state_ != State::kInitializing) return;
+  Initialize();
+}
+
+void McpSession::OnDown(BackendExit exit) {
+  state_ = State::kDown;
+  timer_.Cancel();
+  initialize_id_ = 0;
+  initialized_id_ = 0;
+  finishing_.clear();
+  auto alive = lifetime_.Watch();
+  auto orphans = std::exchange(pending_, {});
+  for (auto& [id, pending] : orphans) {
+    pending.exchange.reset();
+    if (pending.callback == nullptr) continue;
+    pending.callback(
+        {.status = absl::UnavailableError("the backend has gone"), .reached = pending.sent});
+    if (alive.expired()) return;
+  }
+  events_->OnBackendDown(std::move(exit));
+}
+
+void McpSession::Initialize() {
+  state_ = State::kInitializing;
+  ++epoch_;
+  backend_->SetRevision("");
+  initialized_id_ = 0;
+  const std::string params =
+      core::JsonObject()
+          .String("protocolVersion", core::RevisionName(core::kNewestLegacyRevision))
+          .Raw("capabilities", "{}")
+          .Raw("clientInfo", core::JsonObject()
+                                 .String("name", "callboard-agent")
+                                 .String("version", CALLBOARD_VERSION)
+                                 .Take())
+          .Take();
+  initialize_id_ = next_id_++;
+  Pending& pending =
+      pending_
+          .emplace(
+              initialize_id_,
+              Pending{.method = "initialize",
+                      .params = Payload(params),
+                      .sent_again = true,
+                      .callback = [this](McpReply reply) { OnInitializeReply(std::move(reply)); }})
+          .first->second;
+  SendPending(initialize_id_, pending);
+  timer_ = loop_.After(limits_.initialize_timeout, [this] {
+    Forget(initialize_id_);
+    RetryInitialize();
+  });
+}
+
+void McpSession::RetryInitialize() {
+  initialize_id_ = 0;
+  timer_ = loop_.After(backoff_.Next(), [this] { Initialize(); });
+}
+
+void McpSession::OnInitializeReply(McpReply reply) {
+  initialize_id_ = 0;
+  if (state_ != State::kInitializing) return;
+  if (reply.kind != McpReply::Kind::kResult) {
+    RetryInitialize();
+    return;
+  }
+  backoff_.Reset();
+  server_ = {};
+  // What is missing or malformed here stays empty; the tools may work all the same.
+  (void)core::ForEachMember(reply.body.view(), [&](core::JsonMember member) {
+    if (member.Is("protocolVersion")) {
+      server_.revision = core::DecodeString(member.value).value_or("");
+    } else if (member.Is("capabilities")) {
+      server_.capabilities = std::string(member.value);
+    } else if (member.Is("serverInfo")) {
+      server_.server_info = std::string(member.value);
+    } else if (member.Is("instructions")) {
+      server_.instructions = core::DecodeString(member.value).value_or("");
+    }
+    return true;
+  });
+  backend_->SetRevision(server_.revision);
+  // Strict servers refuse requests that overtake this notification on another connection.
+  initialized_id_ = next_id_++;
+  Retire(initialized_id_,
+         backend_->Send(initialized_id_, core::MakeNotification("notifications/initialized", ""),
+                        false));
+  timer_ = loop_.After(limits_.initialized_wait, [this] { BecomeReady(); });
+}
+
+void McpSession::BecomeReady() {
+  timer_.Cancel();
+  initialized_id_ = 0;
+  state_ = State::kReady;
+  for (auto& [id, pending] : pending_) {
+    if (!pending.sent) SendPending(id, pending);
+  }
+  events_->OnSessionReady();
+}
+
+// ---- messages ---------------------------------------------------------------------------------
+
+void McpSession::OnMessage(Payload message) {
+  std::string_view text = message.view();
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string_view::npos && text[begin] == '[') {
+    // A batch of the 2025-03-26 revision.
+    std::vector<std::string_view> elements;
+    if (!core::ForEachElement(text, [&](std::string_view element) {
+           elements.push_back(element);
+           return true;
+         }).ok()) {
+      ++ignored_messages_;
+      return;
+    }
+    auto alive = lifetime_.Watch();
+    for (std::string_view element : elements) {
+      TakeMessage(message, element);
+      if (alive.expired()) return;
+    }
+    return;
+  }
+  TakeMessage(message, text);
+}
+
+void McpSession::TakeMessage(const Payload& whole, std::string_view text) {
+  auto message = core::ParseJsonRpc(text, false);
+  if (!message.ok()) {
+    ++ignored_messages_;
+    return;
+  }
+  switch (message->kind) {
+    case core::JsonRpcMessage::Kind::kResult:
+    case core::JsonRpcMessage::Kind::kError:
+      TakeResponse(whole, *message);
+      return;
+    case core::JsonRpcMessage::Kind::kNotification:
+      TakeNotification(*message);
+      return;
+    case core::JsonRpcMessage::Kind::kRequest:
+      AnswerRequest(*message);
+      return;
+  }
+}
+
+void McpSession::TakeResponse(const Payload& whole, const core::JsonRpcMessage& message) {
+  const auto id = ParseNumber(message.id);
+  auto node = id ? pending_.extract(*id) : decltype(pending_.extract(0)){};
+  if (node.empty() || node.mapped().notification || !node.mapped().sent) {
+    ++ignored_messages_;
+    if (!node.empty()) pending_.insert(std::move(node));
+    return;
+  }
+  Retire(*id, std::move(node.mapped().exchange));
+  McpReply reply;
+  const bool is_result = message.kind == core::JsonRpcMessage::Kind::kResult;
+  reply.kind = is_result ? McpReply::Kind::kResult : McpReply::Kind::kError;
+  reply.body = whole.Part(is_result ? message.result : message.error);
+  reply.reached = true;
+  node.mapped().callback(std::move(reply));
+}
+
+void McpSession::TakeNotification(const core::JsonRpcMessage& message) {
+  if (message.method == "notifications/progress") {
+    auto raw = core::FindMember(message.params, "progressToken");
+    auto token = raw ? ParseToken(*raw) : std::nullopt;
+    auto at = token ? pending_.find(*token) : pending_.end();
+    // After the response, or without a token of ours: nobody waits for it.
+    if (at == pending_.end() || !at->second.wants_progress) return;
+    events_->OnProgress(*token, core::RemoveMember(message.params, "progressToken"));
+    return;
+  }
+  events_->OnServerNotification(message.method, std::string(message.params));
+}
+
+void McpSession::AnswerRequest(const core::JsonRpcMessage& message) {
+  if (state_ == State::kDown) return;
+  if (message.method == "ping") {
+    SendAside(core::MakeResult(message.id, "{}"));
+    return;
+  }
+  SendAside(
+      core::MakeErrorResponse(message.id, core::kMethodNotFound,
+                              fmt::format("'{}' is not offered by this client", message.method)));
+}
+
+void McpSession::OnExchangeEnd(uint64_t id, absl::Status status, bool reached) {
+  finishing_.erase(id);
+  if (id == initialized_id_ && id != 0) {
+    if (status.code() == absl::StatusCode::kNotFound) {
+      RetryInitialize();
+    } else {
+      BecomeReady();
+    }
+    return;
+  }
+  auto at = pending_.find(id);
+  if (at == pending_.end()) return;
+  Pending& pending = at->second;
+  if (status.code() == absl::StatusCode::kNotFound && !pending.sent_again) {
+    pending.sent_again = true;
+    pending.sent = false;
+    pending.exchange.reset();
+    if (state_ == State::kReady && pending.epoch == epoch_) {
+      Initialize();
+    } else if (state_ == State::kReady) {
+      SendPending(id, pending);
+    }
+    return;
+  }
+  auto node = pending_.extract(at);
+  McpReply reply;
+  reply.reached = reached;
+  if (status.ok() && pending.notification) {
+    reply.kind = McpReply::Kind::kResult;
+  } else if (status.ok()) {
+    reply.status = absl::InternalError("the backend ended its reply without a response");
+    reply.reached = true;
+  } else {
+    reply.status = std::move(status);
+  }
+  node.mapped().callback(std::move(reply));
+}
+
+}  // namespace callboard::agent

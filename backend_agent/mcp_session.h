@@ -1,0 +1,151 @@
+// MCP client over a Backend: initialize, wire ids, progress tokens, and who gets which message.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "backend_agent/backend.h"
+#include "backend_agent/payload.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/runtime/backoff.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/lifetime.h"
+#include "core/runtime/random.h"
+
+namespace callboard::agent {
+
+struct SessionLimits {
+  absl::Duration initialize_timeout = absl::Seconds(30);
+  // Between attempts to initialize.
+  absl::Duration retry_first = absl::Milliseconds(500);
+  absl::Duration retry_max = absl::Seconds(10);
+  // For the backend to take notifications/initialized before requests are sent.
+  absl::Duration initialized_wait = absl::Seconds(1);
+  // Exchanges that have had their response and not yet their end; the oldest is given up beyond.
+  size_t finishing_max = 64;
+};
+
+// How one request to the backend ended.
+struct McpReply {
+  enum class Kind { kResult, kError, kFailed };
+  Kind kind = Kind::kFailed;
+  Payload body;          // the raw result, or the raw error object
+  absl::Status status;   // kFailed: with the codes of Backend::Events::OnExchangeEnd
+  bool reached = false;  // kFailed: the backend may have seen the request
+};
+
+// What the backend said of itself in initialize; raw JSON where JSON.
+struct ServerDescription {
+  std::string revision;
+  std::string capabilities;
+  std::string server_info;
+  std::string instructions;  // decoded text
+};
+
+// Owns the backend; owned by a McpSeat. Loop thread only. Requests before the session is ready wait
+// (bounded by the callers); while the backend is away they fail at once. Replies come in order of
+// arrival, exactly one per request unless Forget() was called, never from inside Request().
+class McpSession final : private Backend::Events {
+ public:
+  // May destroy the session.
+  class Events {
+   public:
+    virtual ~Events() = default;
+    // A process is there; nothing has been sent to it.
+    virtual void OnBackendUp() = 0;
+    // initialize is done, also again after the backend had forgotten the session.
+    virtual void OnSessionReady() = 0;
+    // All requests have had their failed replies.
+    virtual void OnBackendDown(BackendExit exit) = 0;
+    // Params of notifications/progress for a request under way, without the token.
+    virtual void OnProgress(uint64_t request, std::string raw_params) = 0;
+    virtual void OnServerNotification(std::string method, std::string raw_params) = 0;
+  };
+  using ReplyCallback = absl::AnyInvocable<void(McpReply)>;
+
+  McpSession(core::EventLoop& loop, core::Random& random, std::unique_ptr<Backend> backend,
+             Events* events, SessionLimits limits);
+  ~McpSession() override;
+
+  void Start() { backend_->Start(this); }
+
+  // The reply's number is the wire id. `params` is a raw object or empty.
+  uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback);
+  // The reply comes when the backend has taken it: kResult with an empty body.
+  uint64_t Notify(std::string method, Payload params, ReplyCallback callback);
+  // Tells the backend that the answer to `request` is not wanted. False: it had not been sent, and
+  // will not be; it is forgotten.
+  bool CancelRequest(uint64_t request, std::string_view reason);
+  // No reply will come; what is under way is given up.
+  void Forget(uint64_t request) { pending_.erase(request); }
+
+  bool up() const { return state_ != State::kDown; }
+  bool ready() const { return state_ == State::kReady; }
+  const ServerDescription& server() const { return server_; }
+  Backend& backend() { return *backend_; }
+  const Backend& backend() const { return *backend_; }
+  // Responses to nothing: a second answer, an unknown id; and messages that were no JSON-RPC.
+  uint64_t ignored_messages() const { return ignored_messages_; }
+
+ private:
+  enum class State { kDown, kInitializing, kReady };
+
+  struct Pending {
+    std::string method;
+    Payload params;
+    bool notification = false;
+    bool wants_progress = false;
+    bool sent = false;
+    bool sent_again = false;
+    uint64_t epoch = 0;  // of the session it was sent in
+    std::unique_ptr<BackendExchange> exchange;
+    ReplyCallback callback;
+  };
+
+  // Backend::Events
+  void OnUp() override;
+  void OnDown(BackendExit exit) override;
+  void OnMessage(Payload message) override;
+  void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) override;
+
+  uint64_t Add(Pending pending);
+  void SendPending(uint64_t id, Pending& pending);
+  std::string Compose(uint64_t id, const Pending& pending) const;
+  void SendAside(std::string text);
+  void Initialize();
+  void OnInitializeReply(McpReply reply);
+  void RetryInitialize();
+  void BecomeReady();
+  void TakeMessage(const Payload& whole, std::string_view text);
+  void TakeResponse(const Payload& whole, const core::JsonRpcMessage& message);
+  void TakeNotification(const core::JsonRpcMessage& message);
+  void AnswerRequest(const core::JsonRpcMessage& message);
+  void Retire(uint64_t id, std::unique_ptr<BackendExchange> exchange);
+
+  core::EventLoop& loop_;
+  std::unique_ptr<Backend> backend_;
+  Events* events_;
+  SessionLimits limits_;
+  core::Backoff backoff_;
+  State state_ = State::kDown;
+  uint64_t epoch_ = 0;
+  uint64_t next_id_ = 1;
+  uint64_t initialize_id_ = 0;
+  uint64_t initialized_id_ = 0;
+  ServerDescription server_;
+  std::map<uint64_t, Pending> pending_;
+  // Exchanges whose response has come or that expect none.
+  std::map<uint64_t, std::unique_ptr<BackendExchange>> finishing_;
+  core::Timer timer_;
+  uint64_t ignored_messages_ = 0;
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::agent

@@ -1,0 +1,129 @@
+// The agent's link to its control plane: dialling, opening, pacing, liveness.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "backend_agent/agent.h"
+#include "backend_agent/frame_builder.h"
+#include "core/runtime/backoff.h"
+#include "core/runtime/lifetime.h"
+
+namespace callboard::agent {
+
+// Keeps one Attach open for as long as it lives: dials without end (full jitter; the backoff is
+// reset by Welcome, not by the connect; a permanent refusal waits permanent_refusal_wait), says
+// Hello, writes what its owner has in frames, one write at a time, and closes a link that is
+// silent.
+//
+// All that is produced in one turn of the loop goes into one frame. Items without credit go first;
+// data stops at link_unreceived_max bytes the peer has not confirmed. Loop thread only; owned by
+// the agent. Bound: kControlItemsMax items wait without credit, beyond that the link is given up.
+class Uplink final : public ControlPlaneLink::Handler {
+ public:
+  // Who has something to say and is told what comes.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual std::string journal_id() = 0;
+    // SeatState of every seat, then CallState of every unsettled call.
+    virtual void AppendInventory(std::deque<v1::AgentItem>& items) = 0;
+    virtual void OnLinked(const v1::Welcome& welcome) = 0;
+    virtual void OnUnlinked() = 0;
+    // Anything but what concerns the link itself. Only while linked.
+    virtual void OnItem(v1::ServerItem item) = 0;
+    virtual void MakeHeartbeat(v1::Heartbeat& heartbeat) = 0;
+    // False: there is more than the frame can take.
+    virtual bool FillControl(FrameBuilder& frame) = 0;
+    virtual void FillData(FrameBuilder& frame) = 0;
+    // Something waits that FillData would write, had the frame room for it.
+    virtual bool HasData() = 0;
+  };
+
+  Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer, const AgentConfig& config,
+         Owner& owner);
+  ~Uplink() override;
+
+  void Start();
+  // Closes once nothing waits to be written, or after `grace`; `done` comes later, never inline.
+  void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
+  void SendControl(v1::AgentItem item);
+  // A frame will be written at the end of this turn of the loop, or after the write under way.
+  void Wake();
+  // The same within kSoon, unless a frame is written before.
+  void WakeSoon();
+
+  bool linked() const { return state_ == State::kLinked; }
+  uint64_t attaches() const { return link_epoch_; }
+
+ private:
+  enum class State { kIdle, kWaiting, kOpening, kLinked };
+
+  void OnMessage(v1::ServerFrame frame) override;
+  void OnWritten() override;
+  void OnClosed(absl::Status status) override;
+
+  void Dial();
+  void QueueOpening();
+  // Ends the present link; the next is dialled after `wait`.
+  void Redial(absl::Status why, absl::Duration wait);
+  void CloseLink(const absl::Status& status);
+  void LogLoss(const absl::Status& why, bool was_linked);
+  void OnOpeningItem(const v1::ServerItem& item);
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnRefused(const v1::Refused& refused);
+  void OnLinkedItem(v1::ServerItem item);
+  void ApplyBudgets(const v1::Budgets& budgets);
+  void BeginDrain(absl::Duration grace, absl::AnyInvocable<void()> then);
+  void FinishDrain();
+  void Beat();
+  void WatchSilence();
+  bool CanWrite();
+  void Flush();
+  // False: more waits than the frame could take.
+  bool Fill(FrameBuilder& frame);
+
+  core::EventLoop& loop_;
+  LinkDialer& dialer_;
+  const AgentConfig& config_;
+  Owner& owner_;
+  core::Backoff backoff_;
+
+  State state_ = State::kIdle;
+  absl::Time state_since_;  // of being linked, or not linked
+  int failed_dials_ = 0;    // since the last Welcome
+  bool stopped_ = false;
+  std::string boot_id_;
+  uint64_t link_epoch_ = 0;
+  std::string last_cluster_id_;
+  std::unique_ptr<ControlPlaneLink> link_;
+  std::vector<std::unique_ptr<ControlPlaneLink>> retired_;  // closed, may be in a callback
+
+  std::deque<v1::AgentItem> opening_;
+  std::deque<v1::AgentItem> control_;
+  bool writing_ = false;
+  bool flush_posted_ = false;
+  uint64_t sent_ = 0;
+  uint64_t confirmed_ = 0;  // of sent_, by the peer's `received`
+  uint64_t received_ = 0;
+  uint64_t received_reported_ = 0;
+  absl::Time last_heard_;
+  absl::Duration read_idle_;
+  absl::Duration heartbeat_;
+  uint64_t ping_token_ = 0;
+  absl::AnyInvocable<void()> drained_;  // set while draining
+
+  core::Timer dial_timer_;  // the next dial, or the wait for Welcome
+  core::Timer beat_timer_;
+  core::Timer silence_timer_;
+  core::Timer drain_timer_;
+  core::Timer soon_timer_;
+  core::Lifetime link_lifetime_;  // of the present link
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::agent
