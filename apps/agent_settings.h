@@ -1,0 +1,27 @@
+// The settings of callboard-agent: keys, defaults and their check.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "backend_agent/agent.h"
+#include "backend_agent/mcp_seat.h"
+#include "core/config/settings.h"
+
+namespace callboard::apps {
+
+// [link], [queue], [limits] and [labels] of callboard-agent's configuration.
+struct AgentSettings {
+  agent::AgentConfig config;
+  agent::SeatLimits seat;
+  absl::Duration keepalive = absl::Seconds(5);
+  absl::Duration empty_seat_life = absl::Hours(1);
+  uint64_t spool_bytes_max = 1ull << 30;
+};
+
+// Reads every key; InvalidArgument lists all that is wrong.
+absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out);
+
+}  // namespace callboard::apps

@@ -1,0 +1,211 @@
+// callboard-agent: stands beside the DCCs of one machine and dials out to the control plane.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/agent_settings.h"
+#include "apps/program.h"
+#include "apps/seat_roster.h"
+#include "backend_agent/agent.h"
+#include "backend_agent/discovery/file_incarnation_store.h"
+#include "backend_agent/grpc_link/grpc_dialer.h"
+#include "backend_agent/incarnation_counter.h"
+#include "backend_agent/storage/posix_journal_file.h"
+#include "backend_agent/storage/posix_spool.h"
+#include "core/runtime/asio_event_loop.h"
+#include "core/runtime/random.h"
+#include "core/telemetry/log.h"
+
+extern char** environ;
+
+namespace callboard::apps {
+namespace {
+
+struct Options {
+  std::string control_plane = "127.0.0.1:9766";
+  std::string state_dir;
+  std::string registry_dir;
+  std::string name;
+  std::string url;
+  std::vector<std::string> command;
+  std::string config;
+  std::vector<std::string> assignments;
+  std::string log_level = "info";
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "callboard-agent: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
+absl::StatusOr<AgentSettings> LoadSettings(const Options& options) {
+  core::Settings settings;
+  if (!options.config.empty()) {
+    if (auto status = settings.AddFile(options.config); !status.ok()) return status;
+  }
+  settings.AddEnvironment("CALLBOARD_", environ);
+  for (const auto& assignment : options.assignments) {
+    if (auto status = settings.AddAssignment(assignment); !status.ok()) return status;
+  }
+  AgentSettings result;
+  if (auto status = ReadAgentSettings(settings, &result); !status.ok()) return status;
+  return result;
+}
+
+// The identity of this agent for as long as its state folder lives.
+absl::StatusOr<std::string> AgentId(const std::string& state_dir, core::Random& random) {
+  const std::string path = state_dir + "/agent_id";
+  if (auto text = ReadSmallFile(path); text.ok() && text->size() >= 32) return text->substr(0, 32);
+  const std::string id = random.Hex(16);
+  if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
+  return id;
+}
+
+v1::Software DescribeSoftware() {
+  v1::Software software;
+  software.set_name("callboard-agent");
+  software.set_version(CALLBOARD_VERSION);
+  utsname system{};
+  if (uname(&system) == 0) {
+    software.set_host(system.nodename);
+    software.set_os(std::string(system.sysname) + " " + system.release);
+  }
+  if (const char* user = std::getenv("USER"); user != nullptr) software.set_user(user);
+  software.set_pid(getpid());
+  return software;
+}
+
+// Says once on stdout that the control plane has welcomed us.
+class ReadyLine {
+ public:
+  ReadyLine(core::EventLoop& loop, const agent::Agent& agent) : loop_(loop), agent_(agent) {
+    Check();
+  }
+
+ private:
+  void Check() {
+    if (agent_.gauges().linked) {
+      std::printf("callboard-agent ready\n");
+      std::fflush(stdout);
+      return;
+    }
+    timer_ = loop_.After(absl::Milliseconds(20), [this] { Check(); });
+  }
+
+  core::EventLoop& loop_;
+  const agent::Agent& agent_;
+  core::Timer timer_;
+};
+
+int Serve(const Options& options, AgentSettings settings) {
+  core::AsioEventLoop loop;
+  core::SecureRandom random;
+  auto agent_id = AgentId(options.state_dir, random);
+  if (!agent_id.ok()) return Fail(agent_id.status());
+  settings.config.agent_id = *agent_id;
+  settings.config.software = DescribeSoftware();
+  // Labels that everybody expects; a configured one of the same name wins.
+  settings.config.labels.emplace("host", settings.config.software.host());
+  if (!settings.config.software.user().empty()) {
+    settings.config.labels.emplace("user", settings.config.software.user());
+  }
+
+  auto journal = agent::PosixJournalFile::Open(options.state_dir + "/journal");
+  if (!journal.ok()) return Fail(journal.status());
+  auto spool = agent::PosixSpool::Open(options.state_dir + "/spool", settings.spool_bytes_max);
+  if (!spool.ok()) return Fail(spool.status());
+  agent::FileIncarnationStore incarnation_store(options.state_dir + "/incarnations.json");
+  agent::IncarnationCounter incarnations(incarnation_store);
+  if (!incarnations.last_error().ok()) {
+    core::LogWarn("incarnations_lost", {{"reason", incarnations.last_error().ToString()}});
+  }
+  auto dialer = agent::MakeGrpcDialer(loop, {.address = options.control_plane,
+                                             .keepalive_interval = settings.keepalive,
+                                             .keepalive_timeout = settings.keepalive});
+
+  agent::Agent agent(loop, random, *dialer, **journal, **spool, settings.config);
+  if (auto status = agent.Recover(); !status.ok()) {
+    core::LogWarn("journal_begun_anew", {{"reason", status.ToString()}});
+  }
+  SeatRoster roster(loop, random, **spool, agent, incarnations,
+                    {.agent_id = *agent_id,
+                     .seat_limits = settings.seat,
+                     .result_bytes_max = settings.config.limits.result_bytes_max,
+                     .empty_seat_life = settings.empty_seat_life});
+  if (!options.url.empty()) {
+    if (auto status = roster.AddUrl(options.name, options.url); !status.ok()) return Fail(status);
+  } else if (!options.command.empty()) {
+    roster.AddCommand(options.name, options.command);
+  }
+  if (!options.registry_dir.empty()) {
+    roster.FollowRegistry(options.registry_dir);
+  } else if (options.name.empty()) {
+    roster.FollowRegistry(agent::DefaultRegistryFolder());
+  }
+  agent.Start();
+  core::LogInfo("started", {{"agent", *agent_id}, {"control_plane", options.control_plane}});
+
+  ReadyLine ready(loop, agent);
+  auto signals = OnTermination(loop, [&] {
+    core::LogInfo("stopping");
+    roster.Stop([&] { agent.Stop(absl::Seconds(2), [&] { loop.Stop(); }); });
+  });
+  loop.Run();
+  core::LogInfo("stopped");
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  PrepareProcess();
+  Options options;
+  CLI::App app("Callboard's agent: serves the DCCs of this machine to a control plane.");
+  app.set_version_flag("--version", CALLBOARD_VERSION);
+  app.add_option("--control-plane", options.control_plane, "HOST:PORT of callboardd's gRPC port")
+      ->capture_default_str();
+  app.add_option("--state-dir", options.state_dir, "Folder for all this program writes");
+  app.add_option(
+      "--registry-dir", options.registry_dir,
+      "dcc-mcp registry folder to follow (default: dcc-mcp's own, unless --name is given)");
+  auto* name = app.add_option("--name", options.name, "Name of one server to serve");
+  app.add_option("--url", options.url, "Its MCP endpoint, http://127.0.0.1:PORT/mcp")->needs(name);
+  app.add_option("command", options.command, "Or its command, after --");
+  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
+  app.add_option("--set", options.assignments, "One setting: --set labels.show=alpha")
+      ->allow_extra_args(false);
+  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  core::LogLevel level = core::LogLevel::kInfo;
+  if (!core::ParseLogLevel(options.log_level, &level)) {
+    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
+                                           ": expected debug, info, warn, error or off"));
+  }
+  if (!options.name.empty() && options.url.empty() == options.command.empty()) {
+    return Fail(absl::InvalidArgumentError("--name " + options.name +
+                                           ": give either --url URL or -- COMMAND"));
+  }
+  if (options.name.empty() && !options.command.empty()) {
+    return Fail(absl::InvalidArgumentError("a command needs --name NAME before the --"));
+  }
+  if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("agent");
+  auto settings = LoadSettings(options);
+  if (!settings.ok()) return Fail(settings.status());
+  if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
+
+  core::StartLogging(level);
+  const int result = Serve(options, *std::move(settings));
+  core::StopLogging();
+  return result;
+}
+
+}  // namespace
+}  // namespace callboard::apps
+
+int main(int argc, char** argv) { return callboard::apps::Main(argc, argv); }

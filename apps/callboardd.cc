@@ -1,0 +1,190 @@
+// callboardd: control plane and bridge in one process, on one control thread.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "apps/local_control_plane_client.h"
+#include "apps/program.h"
+#include "apps/server_settings.h"
+#include "bridge/bridge.h"
+#include "core/runtime/asio_event_loop.h"
+#include "core/runtime/offload.h"
+#include "core/runtime/random.h"
+#include "core/telemetry/log.h"
+#include "net/http_server.h"
+#include "net/tcp.h"
+#include "server/flows/control_plane.h"
+#include "server/rpc/grpc_server.h"
+#include "server/store/memory_store.h"
+
+extern char** environ;
+
+namespace callboard::apps {
+namespace {
+
+struct Options {
+  std::string host = "127.0.0.1";
+  uint16_t port = 9765;
+  uint16_t grpc_port = 9766;
+  std::string name = "callboard";
+  std::string state_dir;
+  std::string config;
+  std::vector<std::string> assignments;
+  std::string log_level = "info";
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "callboardd: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
+std::vector<std::string> SplitList(const std::string& text) {
+  return absl::StrSplit(text, ',', absl::SkipWhitespace());
+}
+
+absl::StatusOr<ServerSettings> LoadSettings(const Options& options) {
+  core::Settings settings;
+  if (!options.config.empty()) {
+    if (auto status = settings.AddFile(options.config); !status.ok()) return status;
+  }
+  settings.AddEnvironment("CALLBOARD_", environ);
+  for (const auto& assignment : options.assignments) {
+    if (auto status = settings.AddAssignment(assignment); !status.ok()) return status;
+  }
+  ServerSettings result;
+  if (auto status = ReadServerSettings(settings, &result); !status.ok()) return status;
+  return result;
+}
+
+// The identity of this installation for as long as its state folder lives.
+absl::StatusOr<std::string> ClusterId(const std::string& state_dir, core::Random& random) {
+  const std::string path = state_dir + "/cluster_id";
+  if (auto text = ReadSmallFile(path); text.ok() && text->size() >= 32) return text->substr(0, 32);
+  const std::string id = random.Hex(16);
+  if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
+  return id;
+}
+
+bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettings& settings) {
+  bridge::BridgeConfig config;
+  config.name = options.name;
+  config.version = CALLBOARD_VERSION;
+  config.heartbeat = settings.heartbeat;
+  config.open_stream_after = settings.open_stream_after;
+  config.retry = settings.retry;
+  config.allowed_hosts = SplitList(settings.allowed_hosts);
+  config.allowed_origins = SplitList(settings.allowed_origins);
+  config.hard_wait =
+      settings.budgets.queue + settings.budgets.heavy_call + 2 * settings.budgets.upper_wait_margin;
+  return config;
+}
+
+// Everything that lives as long as the process, in the order of construction.
+int Serve(const Options& options, const ServerSettings& settings) {
+  core::AsioEventLoop loop;
+  core::SecureRandom random;
+  auto offload = core::MakeThreadOffload(loop);
+  auto cluster_id = ClusterId(options.state_dir, random);
+  if (!cluster_id.ok()) return Fail(cluster_id.status());
+  server::MemoryStore store(loop, *cluster_id);
+  server::ControlPlaneConfig config;
+  config.control_plane_id = random.Hex(8);
+  config.budgets = settings.budgets;
+  config.limits = settings.limits;
+  server::ControlPlane control_plane(loop, random, *offload, store, config);
+  auto client = MakeLocalControlPlaneClient(control_plane);
+  bridge::Bridge mcp_bridge(loop, random, *client, MakeBridgeConfig(options, settings));
+  net::HttpServer http(
+      loop, net::HttpServerLimits{},
+      [&mcp_bridge](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
+        mcp_bridge.Handle(std::move(request), std::move(responder));
+      });
+
+  auto listener = net::ListenTcp(loop, options.host, options.port);
+  if (!listener.ok()) return Fail(listener.status());
+  const uint16_t http_port = listener->port;
+  auto grpc = server::GrpcServer::Start(loop, control_plane, {options.host, options.grpc_port});
+  if (!grpc.ok()) return Fail(grpc.status());
+  server::GrpcServer& grpc_server = **grpc;
+  http.Serve(std::move(listener->listener));
+  grpc_server.SetServing(true);
+
+  const auto ports = fmt::format("{{\"http\":{},\"grpc\":{}}}\n", http_port, grpc_server.port());
+  if (auto status = WriteFileAtomically(options.state_dir + "/ports.json", ports); !status.ok()) {
+    return Fail(status);
+  }
+  core::LogInfo("ready", {{"http", fmt::format("{}:{}", options.host, http_port)},
+                          {"grpc", fmt::format("{}:{}", options.host, grpc_server.port())},
+                          {"term", control_plane.term()}});
+  std::printf("callboardd ready http=%s:%u grpc=%s:%u\n", options.host.c_str(), http_port,
+              options.host.c_str(), grpc_server.port());
+  std::fflush(stdout);
+
+  std::thread shutdown;
+  auto signals = OnTermination(loop, [&] {
+    core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.drain)}});
+    grpc_server.SetServing(false);
+    http.Drain();
+    mcp_bridge.Drain(settings.drain, [&] {
+      control_plane.Drain(settings.drain, [&] {
+        // gRPC's reactors end on the loop, so its shutdown waits on a thread of its own.
+        shutdown = std::thread([&] {
+          grpc_server.Shutdown(absl::Seconds(1));
+          loop.Post([&loop] { loop.Stop(); });
+        });
+      });
+    });
+  });
+  loop.Run();
+  if (shutdown.joinable()) shutdown.join();
+  core::LogInfo("stopped");
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  PrepareProcess();
+  Options options;
+  CLI::App app(
+      "Callboard's control plane, with the MCP bridge on HTTP and the agents' port on gRPC.");
+  app.set_version_flag("--version", CALLBOARD_VERSION);
+  app.add_option("--host", options.host, "Address both ports listen on")->capture_default_str();
+  app.add_option("--port", options.port, "HTTP port for MCP clients; 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--grpc-port", options.grpc_port, "gRPC port for agents; 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--name", options.name, "Name shown to clients and other gateways")
+      ->capture_default_str();
+  app.add_option("--state-dir", options.state_dir, "Folder for all this program writes");
+  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
+  app.add_option("--set", options.assignments, "One setting: --set budgets.queue=10m")
+      ->allow_extra_args(false);
+  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  core::LogLevel level = core::LogLevel::kInfo;
+  if (!core::ParseLogLevel(options.log_level, &level)) {
+    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
+                                           ": expected debug, info, warn, error or off"));
+  }
+  if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
+  auto settings = LoadSettings(options);
+  if (!settings.ok()) return Fail(settings.status());
+  if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
+
+  core::StartLogging(level);
+  const int result = Serve(options, *settings);
+  core::StopLogging();
+  return result;
+}
+
+}  // namespace
+}  // namespace callboard::apps
+
+int main(int argc, char** argv) { return callboard::apps::Main(argc, argv); }

@@ -1,0 +1,33 @@
+// What every program of Callboard does the same way: state folder, signals, small files.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/runtime/asio_event_loop.h"
+
+namespace callboard::apps {
+
+// To be the first statement of every main(): Debian's Abseil aborts on a suspected lock-order
+// cycle, and gRPC takes locks in both orders; a peer that hangs up must not end the process.
+void PrepareProcess();
+
+// Creates the folder (and its parents) with mode 0700 if it is not there.
+absl::Status EnsureFolder(const std::string& path);
+
+// Writes a small file so that a reader sees the old or the new content, never a part.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
+
+// $XDG_STATE_HOME/callboard/<program>, or ~/.local/state/callboard/<program>.
+std::string DefaultStateFolder(std::string_view program);
+
+// Calls `on_signal` on the loop at the first SIGINT or SIGTERM; the second ends the process at
+// once with status 130. Keep the returned object as long as signals matter.
+std::shared_ptr<void> OnTermination(core::AsioEventLoop& loop, std::function<void()> on_signal);
+
+}  // namespace callboard::apps
