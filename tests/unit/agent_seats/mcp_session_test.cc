@@ -1,0 +1,142 @@
+// Tests of what a seat says to its MCP server and how it routes what comes back.
+#include "tests/unit/agent_seats/seat_fixture.h"
+
+namespace callboard::agent {
+namespace {
+
+using McpSession = SeatFixture;
+
+TEST_F(McpSession, InitializesWithTheNewestLegacyRevisionAndTakesAnOlderOne) {
+  BringUp();
+  EXPECT_EQ(backend->sent[0].method, "initialize");
+  EXPECT_NE(backend->sent[0].text.find(R"("protocolVersion":"2025-11-25","capabilities":{})"),
+            std::string::npos);
+  EXPECT_EQ(backend->sent[1].method, "notifications/initialized");
+  EXPECT_EQ(seat->State().server_info(), R"({"name":"x"})");
+  EXPECT_EQ(seat->State().capabilities(), R"({"tools":{}})");
+}
+
+TEST_F(McpSession, GivesEachCallAProgressTokenOfItsOwnAndKeepsTheRestOfMeta) {
+  BringUp();
+  CallSpec spec = Tool("A");
+  spec.params = Payload(R"({"name":"x","_meta":{"progressToken":"7","k":[1.0]}})");
+  spec.wants_progress = true;
+  Submit(std::move(spec));
+  EXPECT_NE(backend->Last("tools/call")
+                .text.find(fmt::format(R"("_meta":{{"progressToken":{},"k":[1.0]}})", LastCall())),
+            std::string::npos);
+}
+
+TEST_F(McpSession, LeavesNoProgressTokenWhereNoneIsWanted) {
+  BringUp();
+  CallSpec spec = Tool("A");
+  spec.params = Payload(R"({"name":"x","_meta":{"progressToken":"7","k":1}})");
+  Submit(std::move(spec));
+  EXPECT_EQ(backend->Last("tools/call").text.find("progressToken"), std::string::npos);
+  EXPECT_NE(backend->Last("tools/call").text.find(R"("_meta":{"k":1})"), std::string::npos);
+}
+
+TEST_F(McpSession, RoutesProgressByOurTokenWhetherNumberOrString) {
+  BringUp();
+  for (const char* id : {"A", "B"}) {
+    CallSpec spec = Tool(id);
+    spec.lane = v1::FREE;
+    spec.wants_progress = true;
+    // Both callers had the token 1, one of them as a string.
+    spec.params = Payload(*id == 'A' ? R"({"_meta":{"progressToken":1}})"
+                                     : R"({"_meta":{"progressToken":"1"}})");
+    Submit(std::move(spec));
+  }
+  told.clear();
+  const uint64_t b = LastCall();
+  const uint64_t a = b - 1;
+  const auto progress = [&](const std::string& token, int value) {
+    backend->Say(fmt::format(R"({{"jsonrpc":"2.0","method":"notifications/progress","params":)"
+                             R"({{"progressToken":{},"progress":{}}}}})",
+                             token, value));
+  };
+  progress(fmt::format("{}", a), 1);
+  progress(fmt::format("\"{}\"", b), 2);
+  progress("1", 3);
+  progress("\"x\"", 4);
+  backend->Answer(a, "{}");
+  progress(fmt::format("{}", a), 5);
+  loop.RunReady();
+  EXPECT_EQ(told, (Told{R"(A progress {"progress":1})", R"(B progress {"progress":2})",
+                        "A end RESULT REASON_UNSPECIFIED FINISHED"}));
+}
+
+TEST_F(McpSession, LogLinesGoToTheOnlyRunningCall) {
+  BringUp();
+  const char* log = R"({"jsonrpc":"2.0","method":"notifications/message","params":{"data":"hi"}})";
+  backend->Say(log);
+  Submit(Tool("A"));
+  backend->Say(log);
+  loop.RunReady();
+  EXPECT_EQ(told, (Told{R"(notice notifications/message {"data":"hi"})", "A starting 1",
+                        R"(A log {"data":"hi"})"}));
+}
+
+TEST_F(McpSession, AnswersPingAndRefusesOtherRequests) {
+  BringUp();
+  backend->Say(R"({"jsonrpc":"2.0","id":"p1","method":"ping"})");
+  backend->Say(R"({"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}})");
+  loop.RunReady();
+  EXPECT_EQ(backend->sent[backend->sent.size() - 2].text,
+            R"({"jsonrpc":"2.0","id":"p1","result":{}})");
+  EXPECT_NE(backend->sent.back().text.find(R"("id":2,"error":{"code":-32601)"), std::string::npos);
+}
+
+TEST_F(McpSession, SecondAnswersUnknownIdsAndNonsenseAreIgnored) {
+  BringUp();
+  Submit(Tool("A"));
+  const uint64_t call = LastCall();
+  backend->Answer(999, "{}");
+  backend->Say(fmt::format(R"({{"jsonrpc":"2.0","id":"{}","result":{{}}}})", call));
+  backend->Say("{\"jsonrpc\":");
+  backend->Say("[]");
+  backend->Answer(call, R"({"first":1})");
+  backend->Answer(call, R"({"second":1})");
+  loop.RunReady();
+  EXPECT_EQ(told, (Told{"A starting 1", "A end RESULT REASON_UNSPECIFIED FINISHED"}));
+  EXPECT_EQ(End("A").body.view(), R"({"first":1})");
+}
+
+TEST_F(McpSession, TakesABatchOfMessages) {
+  BringUp();
+  Submit(Tool("A"));
+  backend->Say(fmt::format(
+      R"([{{"jsonrpc":"2.0","method":"x/y","params":{{}}}},{{"jsonrpc":"2.0","id":{},"result":{{}}}}])",
+      LastCall()));
+  loop.RunReady();
+  EXPECT_EQ(told[1], "notice x/y {}");
+  EXPECT_EQ(told[2], "A end RESULT REASON_UNSPECIFIED FINISHED");
+}
+
+TEST_F(McpSession, ForgottenSessionIsInitializedAgainAndTheCallSentOnceMore) {
+  BringUp();
+  Submit(Tool("A"));
+  const uint64_t call = LastCall();
+  backend->End(call, absl::NotFoundError("no session"), true);
+  loop.RunReady();
+  EXPECT_EQ(backend->Count("initialize"), 2u);
+  EXPECT_EQ(backend->Count("tools/call"), 2u);
+  EXPECT_FALSE(ends.contains("A"));
+  backend->End(call, absl::NotFoundError("no session"), true);
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A end REJECTED BACKEND_UNREACHABLE NOT_STARTED");
+}
+
+TEST_F(McpSession, InitializeThatIsNotAnsweredIsTriedAgain) {
+  backend->answers_initialize = false;
+  BringUp();
+  loop.RunFor(absl::Seconds(31));
+  EXPECT_EQ(backend->Count("initialize"), 2u);
+  backend->answers_initialize = true;
+  loop.RunFor(absl::Seconds(40));
+  Submit(Tool("A"));
+  EXPECT_EQ(told, (Told{"A starting 1"}));
+}
+
+}  // namespace
+}  // namespace callboard::agent

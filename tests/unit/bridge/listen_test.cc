@@ -1,0 +1,207 @@
+// Tests of GET streams: opening, resuming, taking over, limits, life.
+#include "tests/unit/bridge/bridge_fixture.h"
+
+namespace callboard::tests {
+namespace {
+
+class Listening : public BridgeTest {
+ protected:
+  void Push(absl::StatusOr<v1::ListenEvent> event) {
+    plane_.listens.back().script->Push(std::move(event));
+    loop_.RunReady();
+  }
+  static v1::ListenEvent Notice(uint64_t n) {
+    v1::ListenEvent event;
+    *event.mutable_stream_event()->mutable_id() = Id(0, 7, n);
+    event.mutable_stream_event()->set_method("notifications/tools/list_changed");
+    return event;
+  }
+  static v1::ListenEvent Live() {
+    v1::ListenEvent event;
+    event.mutable_live();
+    return event;
+  }
+};
+
+TEST_F(Listening, SendsHeadAndFirstBytesAtOnce) {
+  const Answer answer = Get(Open());
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->Header("Content-Type"), "text/event-stream");
+  EXPECT_EQ(answer->body, ": listening\n\n");
+  EXPECT_EQ(plane_.listens[0].request.stream(), 0u);
+  EXPECT_FALSE(plane_.listens[0].request.has_after());
+}
+
+TEST_F(Listening, PrimesFromWhereTheStreamStands) {
+  const Answer answer = Get(Open());
+  v1::ListenEvent replaying;
+  *replaying.mutable_replaying()->mutable_from() = Id(0, 7, 4);
+  Push(replaying);
+  Push(Live());
+  EXPECT_EQ(answer->body, ": listening\n\nid: 0.7.4\nretry: 3000\ndata: \n\n");
+}
+
+TEST_F(Listening, PrimesFromTheTermIfNothingElseIsKnown) {
+  const Answer answer = Get(Open());
+  Push(Live());
+  EXPECT_EQ(answer->body, ": listening\n\nid: 0.7.0\nretry: 3000\ndata: \n\n");
+}
+
+TEST_F(Listening, DoesNotPrimeOlderClients) {
+  const Answer answer = Get(Open("2025-06-18"));
+  Push(Live());
+  Push(Notice(1));
+  EXPECT_EQ(answer->body,
+            ": listening\n\nevent: message\nid: 0.7.1\n"
+            R"(data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"})"
+            "\n\n");
+}
+
+TEST_F(Listening, ResumesAfterLastEventIdAndTellsOfGaps) {
+  const std::string session = Open();
+  const Answer answer = Get(session, {{"Last-Event-ID", "5.7.2"}});
+  const v1::ListenRequest& request = plane_.listens[0].request;
+  EXPECT_EQ(request.session_id(), session);
+  EXPECT_EQ(request.stream(), 5u);
+  EXPECT_EQ(request.after().term(), 7u);
+  EXPECT_EQ(request.after().n(), 2u);
+  v1::ListenEvent gap;
+  gap.mutable_gap()->set_lost(3);
+  Push(gap);
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->set_client_request_id("\"x\"");
+  outcome.mutable_outcome()->mutable_body()->set_size(4);
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 9);
+  Push(outcome);
+  v1::ListenEvent chunk;
+  chunk.mutable_chunk()->set_bytes("null");
+  chunk.mutable_chunk()->set_last(true);
+  Push(chunk);
+  EXPECT_FALSE(answer->ended);
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("finished");
+  Push(end);
+  EXPECT_EQ(answer->body,
+            ": listening\n\n: gap 3 events lost\n\nevent: message\nid: 5.7.9\n"
+            R"(data: {"jsonrpc":"2.0","id":"x","result":null})"
+            "\n\n");
+  EXPECT_TRUE(answer->ended);
+}
+
+TEST_F(Listening, StreamOfACancelledCallIsAnsweredWithoutContentSoThatClientsStopAsking) {
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
+  v1::ListenEvent replaying;
+  *replaying.mutable_replaying()->mutable_from() = Id(5, 7, 2);
+  Push(replaying);
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::CANCELLED);
+  outcome.mutable_outcome()->set_reason(v1::CANCELLED_BY_CLIENT);
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 3);
+  Push(outcome);
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("finished");
+  Push(end);
+  EXPECT_EQ(answer->status, 204);
+  EXPECT_TRUE(answer->body.empty());
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(Listening, ResumeWhileTheControlPlaneIsAwayIsToBeTriedAgain) {
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
+  Push(absl::UnavailableError("cut"));
+  EXPECT_EQ(answer->status, 503);
+}
+
+TEST_F(Listening, RefusesWhatItCannotServe) {
+  const std::string session = Open();
+  EXPECT_EQ(Get("")->status, 400);
+  EXPECT_EQ(Get("nope")->status, 404);
+  EXPECT_EQ(Send("GET", "/mcp", {{"Mcp-Session-Id", session}})->status, 406);
+  EXPECT_EQ(
+      Send("GET", "/mcp", {{"Mcp-Session-Id", session}, {"Accept", "application/json"}})->status,
+      406);
+  for (const std::string id :
+       {"", "7", "0.1", "0.1.x", "0.1.2.3", "-1.0.0", "0.1.99999999999999999999"}) {
+    EXPECT_EQ(Get(session, {{"Last-Event-ID", id}})->status, 400) << id;
+  }
+  EXPECT_TRUE(plane_.listens.empty());
+}
+
+TEST_F(Listening, EndsWhenAnotherTakesOverOrTheSourceFails) {
+  const std::string session = Open();
+  const Answer first = Get(session);
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("taken_over");
+  Push(end);
+  EXPECT_TRUE(first->ended);
+  const Answer second = Get(session);
+  Push(absl::UnavailableError("cut"));
+  EXPECT_TRUE(second->ended);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+  EXPECT_EQ(bridge_->gauges().streams, 0u);
+}
+
+TEST_F(Listening, AsksForTheNextEventWhenTheFormerIsTaken) {
+  const Answer answer = Get(Open());
+  answer->stalled = true;
+  Push(Notice(1));
+  Push(Notice(2));
+  EXPECT_EQ(plane_.listens[0].script->events.size(), 1u);
+  answer->TakeAll();
+  EXPECT_EQ(plane_.listens[0].script->events.size(), 0u);
+}
+
+TEST_F(Listening, StopsWhenTheClientGoes) {
+  const Answer answer = Get(Open());
+  answer->on_peer_gone();
+  loop_.RunReady();
+  EXPECT_TRUE(plane_.listens[0].script->destroyed);
+  EXPECT_EQ(bridge_->gauges().streams, 0u);
+}
+
+TEST_F(Listening, HasHeartbeatsAndAnEndOfLife) {
+  const Answer answer = Get(Open());
+  loop_.RunFor(absl::Seconds(16));
+  EXPECT_EQ(answer->body, ": listening\n\n: ping\n\n");
+  loop_.RunFor(absl::Hours(21));
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Hours(3));
+  EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->body.ends_with("event: close\ndata: {}\n\n"));
+}
+
+TEST_F(Listening, IsBoundedInAllAndPerSession) {
+  Restart({.limits = {.streams_max = 3, .streams_per_session_max = 2}});
+  const std::string a = Open();
+  const std::string b = Open();
+  const Answer first = Get(a);
+  EXPECT_EQ(Get(a)->status, 200);
+  const Answer third = Get(a);
+  EXPECT_EQ(third->status, 503);
+  EXPECT_EQ(third->Header("Retry-After"), "2");
+  EXPECT_EQ(Get(b)->status, 200);
+  EXPECT_EQ(Get(b)->status, 503);
+  PostIn(b, CallTool("maya.1f2e3d4c.bake"));
+  EXPECT_TRUE(plane_.invokes.back().request.never_open_stream());
+  first->on_peer_gone();
+  loop_.RunReady();
+  EXPECT_EQ(Get(b)->status, 200);
+  EXPECT_EQ(bridge_->gauges().streams_refused, 2u);
+}
+
+TEST_F(Listening, EndsAtOnceInADrain) {
+  const std::string session = Open();
+  const Answer answer = Get(session);
+  bool done = false;
+  bridge_->Drain(absl::Seconds(10), [&] { done = true; });
+  loop_.RunReady();
+  EXPECT_TRUE(answer->body.ends_with(": draining\n\n"));
+  EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->closed);
+  EXPECT_TRUE(done);
+  EXPECT_EQ(Get(session)->status, 503);
+}
+
+}  // namespace
+}  // namespace callboard::tests

@@ -1,0 +1,230 @@
+// Calls on a sound link: dispatch, results, budgets, cancels, refusals.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+TEST_F(FlowsTest, CarriesACallAndSettlesItWhenTheResultIsTaken) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_EQ(call.method(), "tools/call");
+  EXPECT_EQ(call.lane(), v1::MAIN);
+  EXPECT_EQ(call.run_ms(), 120'000u);
+  EXPECT_TRUE(call.wants_progress());
+  EXPECT_EQ(call.fair_key(), "anna");
+  agent->Started(call);
+  agent->Result(call, 2);
+  loop.RunFor(absl::Milliseconds(100));
+  ASSERT_EQ(caller->events.size(), 1u);
+  EXPECT_EQ(caller->outcome().body().inline_(), R"({"ok":1})");
+  EXPECT_EQ(caller->outcome().client_request_id(), "1");
+  EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
+  auto settle = agent->Take(v1::ServerItem::kSettle);
+  ASSERT_TRUE(settle);
+  EXPECT_EQ(settle->settle().call_id(0), call.call_id());
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+  EXPECT_EQ(plane->gauges().requests, 0u);
+}
+
+TEST_F(FlowsTest, PicksTheRunBudgetFromCallerToolAndClass) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  const std::string session = OpenSession();
+  auto quick = Invoke(Call(session, "1", "look"));
+  EXPECT_EQ(agent->TakeDispatch().run_ms(), 30'000u);
+  auto wish = Call(session, "2");
+  wish.set_params(R"({"name":"bake","_meta":{"dcc":{"timeout_ms":7000}}})");
+  auto by_meta = Invoke(wish);
+  EXPECT_EQ(agent->TakeDispatch().run_ms(), 7'000u);
+  wish.set_client_request_id("3");
+  wish.set_run_ms(5'000);
+  auto by_caller = Invoke(wish);
+  EXPECT_EQ(agent->TakeDispatch().run_ms(), 5'000u);
+}
+
+TEST_F(FlowsTest, RefusesArgumentsThatViolateTheSchemaBeforeAnythingIsSent) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  auto request = Call(OpenSession());
+  request.set_params(R"({"name":"bake","arguments":{"frames":"many"}})");
+  auto caller = Invoke(request);
+  EXPECT_EQ(caller->outcome().reason(), v1::PARAMS_INVALID);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_NE(caller->outcome().message().find("frames"), std::string::npos);
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+}
+
+TEST_F(FlowsTest, RefusesUnknownSeatsAndNamesTheSessionThatIsUnknown) {
+  auto request = Call(OpenSession());
+  EXPECT_EQ(Invoke(request)->outcome().reason(), v1::SEAT_UNKNOWN);
+  request.set_session_id("nobody");
+  auto caller = Invoke(request);
+  ASSERT_TRUE(caller->end);
+  EXPECT_EQ(caller->end->code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FlowsTest, RefusesARequestIdThatIsInUse) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Call(session, "7"));
+  EXPECT_EQ(Invoke(Call(session, "7"))->outcome().reason(), v1::PARAMS_INVALID);
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  auto again = Invoke(Call(session, "7"));
+  EXPECT_TRUE(again->events.empty());
+}
+
+TEST_F(FlowsTest, HoldsTheCallsOfASessionWithinItsLimit) {
+  config.limits.calls_per_session_max = 2;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto a = Invoke(Call(session, "1"));
+  auto b = Invoke(Call(session, "2"));
+  EXPECT_EQ(Invoke(Call(session, "3"))->outcome().reason(), v1::QUEUE_FULL);
+}
+
+TEST_F(FlowsTest, SendsLargeParamsInChunksWithinTheWindow) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  const std::string text(200 << 10, 'x');
+  request.set_params(R"({"name":"bake","arguments":{"text":")" + text + R"("}})");
+  const std::string params = request.params();
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_EQ(call.params().size(), params.size());
+  std::string got;
+  for (int turn = 0; turn < 10 && got.size() < params.size(); ++turn) {
+    size_t fresh = 0;
+    for (const auto& item : agent->TakeAll(v1::ServerItem::kChunk)) {
+      EXPECT_EQ(item.chunk().offset(), got.size());
+      got += item.chunk().bytes();
+      fresh += item.chunk().bytes().size();
+    }
+    EXPECT_LE(fresh, 64u << 10);
+    v1::AgentItem ack;
+    v1::AckEntry& entry = *ack.mutable_ack()->add_entries();
+    entry.set_call_id(call.call_id());
+    entry.set_attempt(1);
+    entry.set_offset(got.size());
+    agent->Say(std::move(ack));
+    loop.RunReady();
+  }
+  EXPECT_EQ(got, params);
+}
+
+TEST_F(FlowsTest, TellsACancelledRunningCallAtOnceAndKeepsTheLateResultForTheReceipt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  EXPECT_TRUE(CancelRequest(session, "1"));
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+  EXPECT_EQ(caller->outcome().certainty(), v1::RUNNING);
+  auto cancel = agent->Take(v1::ServerItem::kCancel);
+  ASSERT_TRUE(cancel);
+  EXPECT_EQ(cancel->cancel().reason(), v1::Cancel::CLIENT);
+  agent->Result(call, 2);
+  loop.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(caller->outcomes().size(), 1u);
+  v1::CallRef ref;
+  ref.set_call_id(call.call_id());
+  auto receipt = plane->GetCall(ref);
+  ASSERT_TRUE(receipt.ok());
+  EXPECT_EQ(receipt->phase(), v1::CALL_CANCELLED);
+  EXPECT_EQ(receipt->certainty(), v1::FINISHED);
+  EXPECT_TRUE(receipt->settled());
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+}
+
+TEST_F(FlowsTest, CancelsAQueuedCallOnceTheAgentHasDroppedIt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Queued(call, 1, 3);
+  loop.RunReady();
+  EXPECT_TRUE(CancelRequest(session, "1"));
+  ASSERT_TRUE(agent->Take(v1::ServerItem::kCancel));
+  v1::AgentItem ack;
+  ack.mutable_cancel_ack()->set_call_id(call.call_id());
+  ack.mutable_cancel_ack()->set_effect(v1::CancelAck::DROPPED);
+  agent->Say(std::move(ack));
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+}
+
+TEST_F(FlowsTest, CancelWithoutAnAnswerOfTheAgentEndsWithinASecondAsUnknown) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  CancelRequest(session, "1");
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+  EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
+}
+
+TEST_F(FlowsTest, ACallerThatVanishesCancelsItsCallWhenItSaidSo) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_on_detach(v1::InvokeRequest::CANCEL);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  caller->Drop();
+  loop.RunReady();
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kCancel));
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+}
+
+TEST_F(FlowsTest, EndsARunningCallWithinItsBudgetAndASecondWhenTheAgentIsFrozen) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_run_ms(5'000);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunFor(absl::Milliseconds(6'000));
+  EXPECT_EQ(caller->outcome().reason(), v1::RUN_BUDGET_SPENT);
+  EXPECT_EQ(caller->outcome().certainty(), v1::RUNNING);
+  auto cancel = agent->Take(v1::ServerItem::kCancel);
+  ASSERT_TRUE(cancel);
+  EXPECT_EQ(cancel->cancel().reason(), v1::Cancel::DEADLINE);
+}
+
+TEST_F(FlowsTest, EndsACallWhoseLinkIsDeadWithinItsBudgetAndASecond) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_run_ms(5'000);
+  auto caller = Invoke(request);
+  agent->TakeDispatch();
+  agent->Cut();
+  loop.RunFor(absl::Milliseconds(6'000));
+  EXPECT_EQ(caller->outcome().reason(), v1::RUN_BUDGET_SPENT);
+  EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
+  EXPECT_NE(caller->outcome().diagnostics().find(R"("linked":false)"), std::string::npos);
+}
+
+TEST_F(FlowsTest, WaitCallAnswersWhenTheCallEnds) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  v1::CallRef ref;
+  ref.set_call_id(call.call_id());
+  ref.set_wait_ms(10'000);
+  std::optional<v1::Call> waited;
+  plane->WaitCall(ref, [&](absl::StatusOr<v1::Call> answer) { waited = *std::move(answer); });
+  agent->Result(call, 1);
+  loop.RunReady();
+  ASSERT_TRUE(waited);
+  EXPECT_EQ(waited->phase(), v1::CALL_SUCCEEDED);
+  EXPECT_EQ(plane->ListCalls({}).calls_size(), 1);
+}
+
+}  // namespace
+}  // namespace callboard::server

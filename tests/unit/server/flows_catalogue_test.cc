@@ -1,0 +1,89 @@
+// Lists of seats, watching them, and loading a skill.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr char kStub[] = R"(,{"name":"__skill__rigging","inputSchema":{"type":"object"}})";
+
+TEST_F(FlowsTest, AsksForAListOnceAndServesItByDigest) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant));
+  v1::GetListRequest request;
+  request.mutable_target()->set_seat_id(kSeat);
+  request.set_kind("tools");
+  auto list = plane->GetList(request);
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->digest(), "d1");
+  EXPECT_NE(list->list().find("\"bake\""), std::string::npos);
+  request.set_known_digest("d1");
+  EXPECT_TRUE(plane->GetList(request)->list().empty());
+  EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 3u);
+}
+
+TEST_F(FlowsTest, LoadSkillWaitsForTheListThatShowsItsTools) {
+  auto agent = Link();
+  GiveList(*agent, "d1", kStub);
+  v1::LoadSkillRequest request;
+  request.set_skill("rigging");
+  std::optional<absl::StatusOr<v1::LoadSkillResponse>> reply;
+  plane->LoadSkill(request, [&](absl::StatusOr<v1::LoadSkillResponse> r) { reply = std::move(r); });
+  loop.RunReady();
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_EQ(call.params().inline_(),
+            R"({"name":"load_skill","arguments":{"skill_name":"rigging"}})");
+  agent->Result(call, 1, R"({"content":[]})");
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_FALSE(reply);
+  GiveList(*agent, "d2", R"(,{"name":"bind_skin","inputSchema":{"type":"object"}})");
+  loop.RunReady();
+  ASSERT_TRUE(reply);
+  ASSERT_TRUE(reply->ok()) << reply->status();
+  EXPECT_EQ((*reply)->backend_result(), R"({"content":[]})");
+  ASSERT_EQ((*reply)->new_tools_size(), 1);
+  EXPECT_EQ((*reply)->new_tools(0).tool(), "bind_skin");
+}
+
+TEST_F(FlowsTest, LoadSkillEndsWithoutANewListAfterItsBound) {
+  auto agent = Link();
+  GiveList(*agent, "d1", kStub);
+  v1::LoadSkillRequest request;
+  request.set_skill("rigging");
+  std::optional<absl::StatusOr<v1::LoadSkillResponse>> reply;
+  plane->LoadSkill(request, [&](absl::StatusOr<v1::LoadSkillResponse> r) { reply = std::move(r); });
+  loop.RunReady();
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunFor(absl::Seconds(5));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ((*reply)->new_tools_size(), 0);
+}
+
+TEST_F(FlowsTest, DestroyingThePlaneWhileASkillIsLoadingIsSilent) {
+  auto agent = Link();
+  GiveList(*agent, "d1", kStub);
+  v1::LoadSkillRequest request;
+  request.set_skill("rigging");
+  bool replied = false;
+  plane->LoadSkill(request, [&](const absl::StatusOr<v1::LoadSkillResponse>&) { replied = true; });
+  loop.RunReady();
+  agent->Started(agent->TakeDispatch());
+  loop.RunReady();
+  plane.reset();
+  loop.RunReady();
+  EXPECT_FALSE(replied);
+}
+
+TEST_F(FlowsTest, AWatcherSeesTheSeatsAndTheirChanges) {
+  auto agent = Link();
+  Puller<v1::InstanceEvent> watch(plane->WatchInstances({}));
+  ASSERT_EQ(watch.events.size(), 1u);
+  EXPECT_EQ(watch.events[0].instance().status(), "available");
+  agent->Cut();
+  loop.RunReady();
+  ASSERT_EQ(watch.events.size(), 2u);
+  EXPECT_EQ(watch.events[1].instance().status(), "reconnecting");
+}
+
+}  // namespace
+}  // namespace callboard::server

@@ -1,0 +1,233 @@
+// What becomes of calls when links are cut, agents restart and DCCs die.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+TEST_F(FlowsTest, ContinuesACallAfterACutFromTheLastEvent) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  loop.RunReady();
+  agent->Cut();
+  loop.RunFor(absl::Seconds(3));
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 3)});
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  EXPECT_EQ(verdict->verdict().have_n(), 2u);
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+  back->Progress(call, 2, R"({"progress":1})");  // told twice
+  back->Progress(call, 3, R"({"progress":2})");
+  back->Result(call, 4);
+  loop.RunReady();
+  EXPECT_EQ(caller->params().size(), 2u);
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, ContinuesALargeBodyAfterACutFromItsOffset) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  const std::string piece(64 << 10, 'p');
+  agent->BigResult(call, 1, 2 * piece.size());
+  agent->Chunk(call, 1, 0, piece);
+  loop.RunReady();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED, 1)});
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().have_n(), 0u);
+  EXPECT_EQ(verdict->verdict().have_offset(), piece.size());
+  back->BigResult(call, 1, 2 * piece.size());
+  back->Chunk(call, 1, piece.size(), piece);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcomes().size(), 1u);
+  EXPECT_EQ(caller->body().size(), 2 * piece.size());
+}
+
+TEST_F(FlowsTest, WaitsForADetachedSeatAndDispatchesWhenItIsBack) {
+  auto agent = Link();
+  agent->Cut();
+  loop.RunReady();
+  auto caller = Invoke(Call(OpenSession()));
+  EXPECT_TRUE(caller->events.empty());
+  auto back = Link("boot-1", 2);
+  back->Result(back->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, RefusesACallToASeatThatIsStale) {
+  auto agent = Link();
+  agent->Cut();
+  loop.RunFor(absl::Seconds(40));
+  auto caller = Invoke(Call(OpenSession()));
+  EXPECT_EQ(caller->outcome().reason(), v1::SEAT_OFFLINE);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+}
+
+TEST_F(FlowsTest, EndsAWaitingCallWhenItsQueueBudgetIsSpent) {
+  auto agent = Link();
+  agent->Cut();
+  loop.RunReady();
+  auto request = Call(OpenSession());
+  request.set_queue_ms(2'000);
+  auto caller = Invoke(request);
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_EQ(caller->outcome().reason(), v1::QUEUE_BUDGET_SPENT);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+}
+
+TEST_F(FlowsTest, SendsACallAgainThatTheSameJournalDoesNotKnow) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-1");
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  EXPECT_EQ(again.attempt(), 1u);
+  back->Result(again, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, ACallSentAgainFromTheQueueKeepsItsWholeRunBudget) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Queued(call, 1, 5);
+  loop.RunFor(absl::Minutes(5));
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-1");
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  EXPECT_EQ(again.run_ms(), 120'000u);
+  EXPECT_EQ(again.queue_ms(), 300'000u);
+}
+
+TEST_F(FlowsTest, ALostJournalMakesTheOutcomeUnknown) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-2");
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+  EXPECT_EQ(caller->outcome().reason(), v1::JOURNAL_LOST);
+  EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
+}
+
+TEST_F(FlowsTest, ALostJournalSendsAnIdempotentCallAgainAsTheNextAttempt) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  auto caller = Invoke(Call(OpenSession(), "1", "look"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_TRUE(call.idempotent());
+  agent->Started(call);
+  loop.RunReady();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-2");
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  EXPECT_EQ(again.attempt(), 2u);
+  back->Result(again, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, LetsACallNobodyKnowsEndAndSettlesIt) {
+  v1::Dispatch unknown;
+  unknown.set_call_id("0123456789abcdef");
+  unknown.set_attempt(1);
+  auto agent =
+      Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
+  auto verdict = agent->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  agent->Result(unknown, 2);
+  loop.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+  v1::CallRef ref;
+  ref.set_call_id(unknown.call_id());
+  auto receipt = plane->GetCall(ref);
+  ASSERT_TRUE(receipt.ok());
+  EXPECT_TRUE(receipt->orphan());
+  EXPECT_TRUE(receipt->settled());
+  EXPECT_EQ(receipt->phase(), v1::CALL_SUCCEEDED);
+}
+
+TEST_F(FlowsTest, ACallCancelledDuringACutIsCancelledAtTheAgentWhenItIsBack) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  agent->Cut();
+  loop.RunReady();
+  CancelRequest(session, "1");
+  EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CANCEL);
+}
+
+TEST_F(FlowsTest, ANewProcessOfTheSeatEndsWhatRanInTheFormerOne) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat(2);
+  agent->Say(std::move(state));
+  loop.RunFor(absl::Milliseconds(900));
+  EXPECT_TRUE(caller->outcomes().empty());
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_EQ(caller->outcome().reason(), v1::DCC_EXITED);
+  EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
+}
+
+TEST_F(FlowsTest, ASessionIsToldOnceThatItsSeatHasBeenRestarted) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Call(session, "1"));
+  agent->Result(agent->TakeDispatch(), 1);
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat(2);
+  agent->Say(std::move(state));
+  loop.RunReady();
+  auto refused = Invoke(Call(session, "2"));
+  EXPECT_EQ(refused->outcome().reason(), v1::WRONG_INCARNATION);
+  EXPECT_EQ(refused->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_NE(refused->outcome().message().find("incarnation 1, now incarnation 2"),
+            std::string::npos);
+  auto again = Invoke(Call(session, "3"));
+  EXPECT_EQ(agent->TakeDispatch().expect_incarnation(), 2u);
+}
+
+TEST_F(FlowsTest, RetriesAnIdempotentCallThatTheAgentReportsLost) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  auto caller = Invoke(Call(OpenSession(), "1", "look"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Finish(call, 2, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Milliseconds(700));
+  const v1::Dispatch again = agent->TakeDispatch();
+  EXPECT_EQ(again.attempt(), 2u);
+  agent->Result(again, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+}  // namespace
+}  // namespace callboard::server

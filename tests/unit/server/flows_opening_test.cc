@@ -1,0 +1,135 @@
+// How agents link: opening, refusals, fencing, liveness.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+TEST_F(FlowsTest, WelcomesAnAgentWhoseInventoryIsDone) {
+  auto agent = Link();
+  auto welcome = agent->Take(v1::ServerItem::kWelcome);
+  ASSERT_TRUE(welcome);
+  EXPECT_EQ(welcome->welcome().protocol(), 1u);
+  EXPECT_EQ(welcome->welcome().cluster_id(), "c1a57e7");
+  EXPECT_EQ(welcome->welcome().term(), plane->term());
+  EXPECT_EQ(plane->gauges().agents, 1u);
+  EXPECT_EQ(plane->gauges().seats, 1u);
+}
+
+TEST_F(FlowsTest, RefusesAnythingBeforeHello) {
+  FakeAgent agent(loop);
+  plane->AttachAgent(agent.MakeLink(), {});
+  v1::AgentItem item;
+  item.mutable_heartbeat();
+  agent.Say(std::move(item));
+  loop.RunReady();
+  auto refused = agent.Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::BAD_OPENING);
+  EXPECT_TRUE(agent.closed);
+}
+
+TEST_F(FlowsTest, RefusesAProtocolItDoesNotSpeakAndNamesTheOneItWants) {
+  FakeAgent agent(loop);
+  plane->AttachAgent(agent.MakeLink(), {});
+  v1::AgentItem item;
+  *item.mutable_hello() = agent.Hello();
+  item.mutable_hello()->set_protocol_min(8);
+  item.mutable_hello()->set_protocol_max(9);
+  agent.Say(std::move(item));
+  loop.RunReady();
+  auto refused = agent.Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::PROTOCOL_TOO_NEW);
+  EXPECT_EQ(refused->refused().wanted_protocol_max(), 1u);
+  EXPECT_TRUE(refused->refused().permanent());
+}
+
+TEST_F(FlowsTest, RefusesAnIdentityThatTheCertificateDoesNotBear) {
+  FakeAgent agent(loop);
+  plane->AttachAgent(agent.MakeLink(), {"ipv4:10.0.0.1:1", "agent-of-certificate", ""});
+  agent.Open();
+  loop.RunReady();
+  auto refused = agent.Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::UNAUTHENTICATED);
+}
+
+TEST_F(FlowsTest, RefusesAnOpeningThatTakesTooLong) {
+  FakeAgent agent(loop);
+  plane->AttachAgent(agent.MakeLink(), {});
+  loop.RunFor(absl::Seconds(6));
+  auto refused = agent.Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::BAD_OPENING);
+}
+
+TEST_F(FlowsTest, NewerEpochOfTheSameBootWinsAtOnce) {
+  auto old = Link();
+  auto fresh = Link("boot-1", 2);
+  EXPECT_TRUE(fresh->Take(v1::ServerItem::kWelcome));
+  EXPECT_TRUE(old->closed);
+  EXPECT_EQ(plane->gauges().agents, 1u);
+}
+
+TEST_F(FlowsTest, RefusesAClonedIdentityWhileTheOwnerAnswers) {
+  auto owner = Link();
+  auto clone = Link("boot-2");
+  auto refused = clone->Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::IDENTITY_IN_USE);
+  EXPECT_NE(refused->refused().message().find("ws-17 pid 4711"), std::string::npos);
+  EXPECT_FALSE(owner->closed);
+}
+
+TEST_F(FlowsTest, NewBootWinsWhenTheOldLinkDoesNotAnswer) {
+  auto owner = Link();
+  owner->answer_pings = false;
+  auto fresh = Link("boot-2");
+  EXPECT_FALSE(fresh->Take(v1::ServerItem::kWelcome));
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(fresh->Take(v1::ServerItem::kWelcome));
+  EXPECT_TRUE(owner->closed);
+}
+
+TEST_F(FlowsTest, GivesUpALinkOnWhichNothingComes) {
+  auto agent = Link();
+  agent->answer_pings = false;
+  loop.RunFor(absl::Seconds(14));
+  EXPECT_FALSE(agent->closed);
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(agent->closed);
+  EXPECT_EQ(plane->gauges().agents, 0u);
+}
+
+TEST_F(FlowsTest, DestroyingThePlaneEndsSourcesAndLinks) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  plane.reset();
+  loop.RunReady();
+  EXPECT_TRUE(agent->closed);
+  ASSERT_TRUE(caller->end);
+  EXPECT_EQ(caller->end->code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(FlowsTest, DrainRefusesTheNewAndWaitsForTheOld) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto get = Listen(session, 0);
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  bool done = false;
+  plane->Drain(absl::Seconds(30), [&] { done = true; });
+  loop.RunReady();
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kGoAway));
+  ASSERT_FALSE(get->events.empty());
+  EXPECT_EQ(get->events.back().end().reason(), "drain");
+  EXPECT_EQ(Invoke(Call(session, "2"))->outcome().reason(), v1::DRAINING);
+  EXPECT_FALSE(done);
+  agent->Result(call, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  EXPECT_TRUE(done);
+}
+
+}  // namespace
+}  // namespace callboard::server

@@ -1,0 +1,110 @@
+// Sessions: limits, suspension, ends, their own stream.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+TEST_F(FlowsTest, EvictsTheLeastRecentlyUsedSession) {
+  config.limits.sessions_max = 2;
+  Restart();
+  const std::string a = OpenSession();
+  const std::string b = OpenSession();
+  EXPECT_TRUE(plane->GetSession(a).ok());
+  const std::string c = OpenSession();
+  EXPECT_TRUE(plane->GetSession(a).ok());
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(b).status()));
+  EXPECT_TRUE(plane->GetSession(c).ok());
+  EXPECT_EQ(plane->gauges().sessions, 2u);
+}
+
+TEST_F(FlowsTest, ASessionsIdOutlivesItsGraceButNotItsIdleTime) {
+  const std::string session = OpenSession();
+  loop.RunFor(absl::Minutes(10));
+  EXPECT_TRUE(plane->GetSession(session).ok());
+  loop.RunFor(absl::Hours(8) + absl::Seconds(2));
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(session).status()));
+}
+
+TEST_F(FlowsTest, SuspensionCancelsWhatIsQueuedAndFreesTheLogs) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  agent->Queued(agent->TakeDispatch(), 1, 2);
+  loop.RunReady();
+  caller->Drop();
+  loop.RunFor(absl::Seconds(59));
+  EXPECT_EQ(plane->gauges().streams, 1u);
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kCancel));
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+  EXPECT_EQ(plane->gauges().streams, 0u);
+  EXPECT_TRUE(plane->GetSession(session).ok());
+}
+
+TEST_F(FlowsTest, ARunningCallKeepsItsSessionFromBeingSuspended) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  request.set_run_ms(300'000);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  caller->Drop();
+  loop.RunFor(absl::Seconds(200));
+  agent->Result(call, 2);
+  loop.RunFor(absl::Seconds(30));
+  auto listener = Listen(session, 1, 0);
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, ClosingASessionCancelsItsCallsAndEndsItsStreams) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto get = Listen(session, 0);
+  auto caller = Invoke(Call(session));
+  agent->Started(agent->TakeDispatch());
+  loop.RunReady();
+  EXPECT_TRUE(plane->CloseSession(session).ok());
+  loop.RunReady();
+  EXPECT_EQ(get->events.back().end().reason(), "session_ended");
+  EXPECT_EQ(caller->outcome().reason(), v1::CANCELLED_SESSION_ENDED);
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kCancel));
+  EXPECT_TRUE(absl::IsNotFound(plane->CloseSession(session)));
+}
+
+TEST_F(FlowsTest, ASessionAboutASeatHearsItsNotices) {
+  auto agent = Link();
+  auto get = Listen(OpenSession("seat:" + kSeat), 0);
+  auto facade = Listen(OpenSession(), 0);
+  v1::AgentItem item;
+  item.mutable_notice()->set_seat_id(kSeat);
+  item.mutable_notice()->set_method("notifications/resources/updated");
+  item.mutable_notice()->mutable_params()->set_inline_(R"({"uri":"scene://"})");
+  agent->Say(std::move(item));
+  loop.RunReady();
+  EXPECT_EQ(get->params(), std::vector<std::string>{R"({"uri":"scene://"})"});
+  EXPECT_TRUE(facade->params().empty());
+  GiveList(*agent, "d1");
+  GiveList(*agent, "d2");
+  ASSERT_TRUE(get->events.back().has_stream_event());
+  EXPECT_EQ(get->events.back().stream_event().method(), "notifications/tools/list_changed");
+}
+
+TEST_F(FlowsTest, NotificationsGoToTheSeatOfTheSession) {
+  auto agent = Link();
+  v1::SendRequest send;
+  send.set_session_id(OpenSession("seat:" + kSeat));
+  send.mutable_notify()->set_method("notifications/roots/list_changed");
+  EXPECT_TRUE(plane->Send(send)->found());
+  loop.RunReady();
+  EXPECT_EQ(agent->TakeDispatch().kind(), v1::Dispatch::NOTIFICATION);
+  send.mutable_notify()->set_method("notifications/initialized");
+  EXPECT_FALSE(plane->Send(send)->found());
+}
+
+}  // namespace
+}  // namespace callboard::server

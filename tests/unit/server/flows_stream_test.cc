@@ -1,0 +1,225 @@
+// Streams of calls: when they open, what they carry, how they are resumed, back-pressure.
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+TEST_F(FlowsTest, OpensTheStreamOnlyWhenTheCallTakesLong) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  loop.RunFor(absl::Milliseconds(249));
+  EXPECT_TRUE(caller->events.empty());
+  loop.RunFor(absl::Milliseconds(1));
+  ASSERT_FALSE(caller->events.empty());
+  EXPECT_EQ(caller->events[0].accepted().id().stream(), 1u);
+  EXPECT_EQ(caller->events[0].accepted().id().n(), 0u);
+  EXPECT_EQ(caller->events[0].accepted().id().term(), plane->term());
+}
+
+TEST_F(FlowsTest, ProgressOpensTheStreamAndCarriesTheToken) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  agent->Result(call, 3);
+  loop.RunReady();
+  EXPECT_TRUE(caller->events[0].has_accepted());
+  EXPECT_EQ(caller->params(), std::vector<std::string>{R"({"progress":1,"progressToken":"tok"})"});
+  EXPECT_EQ(caller->outcome().id().n(), 2u);
+  EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
+}
+
+TEST_F(FlowsTest, DropsEventsOfACallThatNeverOpensAStream) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_never_open_stream(true);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Progress(call, 1, R"({"progress":1})");
+  loop.RunFor(absl::Seconds(1));
+  agent->Result(call, 2);
+  loop.RunReady();
+  EXPECT_EQ(caller->events.size(), 1u);
+}
+
+TEST_F(FlowsTest, ALargeResultFlowsOnlyAsFastAsItsReader) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()), false);
+  const v1::Dispatch call = agent->TakeDispatch();
+  const std::string piece(64 << 10, 'p');
+  agent->BigResult(call, 1, 3 * piece.size());
+  agent->Chunk(call, 1, 0, piece);
+  caller->Pull();
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().body().size(), 3 * piece.size());
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kAck));
+  caller->Pull();  // the first piece is handed out, but not consumed
+  loop.RunReady();
+  for (const auto& ack : agent->TakeAll(v1::ServerItem::kAck)) {
+    EXPECT_EQ(ack.ack().entries(0).offset(), 0u);
+  }
+  caller->Pull();
+  loop.RunReady();
+  auto ack = agent->Take(v1::ServerItem::kAck);
+  ASSERT_TRUE(ack);
+  EXPECT_EQ(ack->ack().entries(0).n(), 0u);
+  EXPECT_EQ(ack->ack().entries(0).offset(), piece.size());
+  EXPECT_EQ(ack->ack().entries(0).window(), 128u << 10);
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  caller->pulling = true;
+  agent->Chunk(call, 1, piece.size(), piece);
+  agent->Chunk(call, 1, 2 * piece.size(), piece);
+  loop.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(caller->body().size(), 3 * piece.size());
+  EXPECT_TRUE(caller->events.back().chunk().last());
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+}
+
+TEST_F(FlowsTest, ResumesAStreamAfterItsReaderIsLostWithoutGapOrDuplicate) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  loop.RunReady();
+  caller->Drop();
+  agent->Progress(call, 3, R"({"progress":2})");
+  agent->Progress(call, 4, R"({"progress":3})");
+  loop.RunReady();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kCancel));
+  auto listener = Listen(session, 1, 1);
+  EXPECT_EQ(listener->events[0].replaying().from().n(), 1u);
+  agent->Progress(call, 5, R"({"progress":4})");
+  agent->Result(call, 6);
+  loop.RunReady();
+  EXPECT_EQ(listener->params(),
+            (std::vector<std::string>{R"({"progress":2,"progressToken":"tok"})",
+                                      R"({"progress":3,"progressToken":"tok"})",
+                                      R"({"progress":4,"progressToken":"tok"})"}));
+  EXPECT_EQ(listener->outcome().body().inline_(), R"({"ok":1})");
+  EXPECT_EQ(listener->events.back().end().reason(), "finished");
+  // Not settled before the client has named a later id or the grace is over.
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  listener->Drop();
+  loop.RunFor(absl::Seconds(63));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+  EXPECT_EQ(plane->gauges().streams, 0u);
+  EXPECT_EQ(plane->gauges().replay_bytes, 0u);
+}
+
+TEST_F(FlowsTest, NamingTheOutcomesIdSettlesTheCall) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Result(call, 1);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  auto listener = Listen(session, 1, caller->outcome().id().n());
+  EXPECT_EQ(listener->events.back().end().reason(), "finished");
+  loop.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+}
+
+TEST_F(FlowsTest, ASecondListenTakesTheStreamOver) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  auto first = Listen(session, 1, 0);
+  ASSERT_TRUE(caller->end);
+  EXPECT_TRUE(absl::IsAborted(*caller->end));
+  auto second = Listen(session, 1, 0);
+  EXPECT_EQ(first->events.back().end().reason(), "taken_over");
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_EQ(second->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, ALostReaderOfALargeResultGetsItFromItsBeginning) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  const std::string piece(64 << 10, 'p');
+  agent->BigResult(call, 1, 2 * piece.size());
+  agent->Chunk(call, 1, 0, piece);
+  loop.RunReady();
+  EXPECT_EQ(caller->body().size(), piece.size());
+  caller->Drop();
+  auto listener = Listen(session, 1, 0);
+  auto verdict = agent->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  EXPECT_EQ(verdict->verdict().have_n(), 0u);
+  EXPECT_EQ(verdict->verdict().have_offset(), 0u);
+  EXPECT_TRUE(listener->outcomes().empty());
+  agent->BigResult(call, 1, 2 * piece.size());
+  agent->Chunk(call, 1, 0, piece);
+  agent->Chunk(call, 1, piece.size(), piece);
+  loop.RunReady();
+  EXPECT_EQ(listener->outcome().body().size(), 2 * piece.size());
+  EXPECT_EQ(listener->body().size(), 2 * piece.size());
+  EXPECT_EQ(listener->events.back().end().reason(), "finished");
+}
+
+TEST_F(FlowsTest, TellsHowManyEventsAreNoLongerKept) {
+  config.limits.replay_events_max = 2;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Progress(call, 1, R"({"progress":1})");
+  loop.RunReady();
+  caller->Drop();
+  for (uint64_t n = 2; n <= 5; ++n) agent->Progress(call, n, R"({"progress":2})");
+  loop.RunReady();
+  auto listener = Listen(session, 1, 1);
+  ASSERT_TRUE(listener->events[1].has_gap());
+  EXPECT_EQ(listener->events[1].gap().lost(), 2u);
+  EXPECT_EQ(listener->params().size(), 2u);
+}
+
+TEST_F(FlowsTest, UnknownStreamsAreNotFound) {
+  auto listener = Listen(OpenSession(), 42);
+  ASSERT_TRUE(listener->end);
+  EXPECT_TRUE(absl::IsNotFound(*listener->end));
+}
+
+TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  v1::AgentItem ask;
+  ask.mutable_call_event()->set_call_id(call.call_id());
+  ask.mutable_call_event()->set_attempt(1);
+  ask.mutable_call_event()->set_n(1);
+  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
+  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
+  agent->Say(std::move(ask));
+  loop.RunReady();
+  ASSERT_TRUE(caller->events.back().has_ask());
+  v1::SendRequest send;
+  send.set_session_id(session);
+  send.mutable_answer()->set_ask_id(caller->events.back().ask().ask_id());
+  send.mutable_answer()->set_result(R"({"action":"accept"})");
+  EXPECT_TRUE(plane->Send(send)->found());
+  EXPECT_FALSE(plane->Send(send)->found());
+  loop.RunReady();
+  auto answer = agent->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().ask_n(), 1u);
+  EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
+}
+
+}  // namespace
+}  // namespace callboard::server
