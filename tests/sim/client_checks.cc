@@ -1,0 +1,197 @@
+// SimClient: what it checks of everything it is told.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+#include "core/mcp/json.h"
+#include "tests/sim/client_request.h"
+#include "tests/sim/sim_client.h"
+
+namespace callboard::sim {
+namespace {
+
+// Three numbers with dots between.
+bool SplitId(std::string_view text, uint64_t (&parts)[3]) {
+  for (int i = 0; i < 3; ++i) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts[i]);
+    if (error != std::errc()) return false;
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (i == 2) break;
+    if (!text.starts_with('.')) return false;
+    text.remove_prefix(1);
+  }
+  return text.empty();
+}
+
+// Every value of a string member `key`, wherever it stands.
+template <class Fn>
+void ForEachText(std::string_view text, std::string_view key, Fn fn) {
+  // Results that the facade embeds in a text have their quotes escaped.
+  for (const std::string_view quote : {"\"", "\\\""}) {
+    const std::string start = fmt::format("{0}{1}{0}:{0}", quote, key);
+    size_t from = 0;
+    while ((from = text.find(start, from)) != std::string_view::npos) {
+      from += start.size();
+      fn(text.substr(from, text.find_first_of("\"\\", from) - from));
+    }
+  }
+}
+
+}  // namespace
+
+// False: this connection is of no more interest.
+bool SimClient::OnItem(uint64_t key, SseItem item) {
+  const auto at = requests_.find(key);
+  if (at == requests_.end()) return false;
+  Request& request = *at->second;
+  if (!session_ || request.session != session_->nonce || request.kind == Kind::kRude) return false;
+  if (item.is_comment) {
+    if (item.text.starts_with("gap")) {
+      request.gap = true;
+      world_.trace.Add(fmt::format("{}: {}", name(), item.text));
+      world_.trace.Total("gaps");
+    }
+    return true;
+  }
+  if (item.id) CheckId(request, item);
+  if (item.text.empty() || item.event == "close") return true;
+  TakeMessage(item.text, request.kind, request.call);
+  return requests_.count(key) > 0;
+}
+
+void SimClient::CheckId(Request& request, const SseItem& item) {
+  uint64_t parts[3] = {};
+  if (!SplitId(*item.id, parts)) {
+    world_.trace.Violate("event ids are stream.term.number", *item.id);
+    return;
+  }
+  Cursor& cursor = session_->streams[parts[0]];
+  const bool newer = std::pair(parts[1], parts[2]) > std::pair(cursor.term, cursor.n);
+  // A priming event has no data: it names where the stream stands.
+  const bool priming = item.text.empty();
+  if (cursor.seen && !newer && !priming) {
+    world_.trace.Violate(
+        "no event comes twice or out of order",
+        fmt::format("{}: {} after {}.{}", session_->nonce, *item.id, cursor.term, cursor.n));
+  }
+  if (cursor.seen && newer && parts[1] == cursor.term && parts[2] != cursor.n + 1 && !request.gap &&
+      !priming) {
+    world_.trace.Violate(
+        "no event is missing without a gap being told",
+        fmt::format("{}: {} after {}.{}", session_->nonce, *item.id, cursor.term, cursor.n));
+  }
+  request.gap = false;
+  cursor = {true, parts[1], parts[2]};
+  if (request.kind == Kind::kListen) {
+    if (parts[0] != 0) {
+      world_.trace.Violate("the GET stream carries stream 0 only", *item.id);
+    }
+    session_->listen_id = *item.id;
+    return;
+  }
+  const auto at = calls_.find(request.call);
+  if (at != calls_.end()) at->second.last_id = *item.id;
+}
+
+void SimClient::TakeMessage(std::string_view text, Kind kind, uint64_t call) {
+  const auto message = core::ParseJsonRpc(text, true);
+  if (!message.ok()) {
+    world_.trace.Violate("clients get JSON-RPC only", text.substr(0, 200));
+    return;
+  }
+  world_.trace.Total("messages");
+  switch (message->kind) {
+    case core::JsonRpcMessage::Kind::kNotification:
+      if (message->method == "notifications/progress") return TakeProgress(*message, kind, call);
+      world_.trace.Add(fmt::format("{} hears {}", name(), message->method));
+      return;
+    case core::JsonRpcMessage::Kind::kRequest:
+      return;
+    case core::JsonRpcMessage::Kind::kResult:
+    case core::JsonRpcMessage::Kind::kError:
+      return TakeAnswer(*message, kind, call);
+  }
+}
+
+void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uint64_t key) {
+  const std::string token = core::FindString(message.params, "progressToken").value_or("");
+  const std::string words = core::FindString(message.params, "message").value_or("");
+  const auto at = calls_.find(key);
+  const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
+  if (!on_call || at == calls_.end() || at->second.tag != token || !at->second.wants_progress ||
+      !words.starts_with(fmt::format("{} {} ", at->second.nonce, token))) {
+    world_.trace.Violate("nothing reaches another session or call",
+                         fmt::format("{} gets progress '{}' for '{}'", name(), words, token));
+    return;
+  }
+  Call& call = at->second;
+  const int step = static_cast<int>(core::FindInteger(message.params, "progress").value_or(-1));
+  world_.trace.Add(fmt::format("{} progresses to {}", call.tag, step));
+  if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
+  if (step <= call.last_step) {
+    world_.trace.Violate("progress only grows",
+                         fmt::format("{}: {} after {}", call.tag, step, call.last_step));
+  }
+  call.last_step = step;
+}
+
+void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint64_t key) {
+  const auto at = calls_.find(key);
+  const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
+  if (!on_call || at == calls_.end() || fmt::format("{}", at->second.id) != message.id) {
+    world_.trace.Violate("an answer goes to its own request",
+                         fmt::format("{} gets an answer to {}", name(), message.id));
+    return;
+  }
+  Call& call = at->second;
+  if (call.answered) {
+    world_.trace.Violate("every request ends exactly once", call.tag + " is answered twice");
+    return;
+  }
+  call.answered = true;
+  const bool result = message.kind == core::JsonRpcMessage::Kind::kResult;
+  const std::string_view text = result ? message.result : message.error;
+  CheckOwn(text, call);
+  const bool good = result && text.find(R"("isError":true)") == std::string_view::npos;
+  std::string how = good ? "result" : "tool error";
+  if (!result) {
+    how = core::FindPath(text, {"data", "reason"}).value_or("error without a reason");
+    world_.trace.Total("errors");
+  }
+  world_.trace.Total("answers");
+  if (good && !call.facade_answer) {
+    if (text.find(call.tag) == std::string_view::npos) {
+      world_.trace.Violate("a result is the tool's own", call.tag);
+    }
+    if (text.size() < static_cast<size_t>(call.bytes)) {
+      world_.trace.Violate("a result is whole",
+                           fmt::format("{} has {} bytes of {}", call.tag, text.size(), call.bytes));
+    }
+    if (world_.ledger.Of(call.tag).runs == 0) {
+      world_.trace.Violate("what has a result has run", call.tag);
+    }
+  }
+  auto done = std::exchange(call.done, nullptr);
+  EndCall(call, how);
+  if (done != nullptr) done(good);
+}
+
+void SimClient::CheckOwn(std::string_view text, const Call& call) {
+  ForEachText(text, "nonce", [&](std::string_view nonce) {
+    // Without a nonce: what the facade itself asked for.
+    if (!nonce.empty() && nonce != call.nonce) {
+      world_.trace.Violate("nothing reaches another session",
+                           fmt::format("{} gets what belongs to {}", call.tag, nonce));
+    }
+  });
+  if (call.facade_answer) return;
+  ForEachText(text, "call", [&](std::string_view tag) {
+    if (tag != call.tag) {
+      world_.trace.Violate("nothing reaches another call",
+                           fmt::format("{} gets what belongs to {}", call.tag, tag));
+    }
+  });
+}
+
+}  // namespace callboard::sim

@@ -1,0 +1,97 @@
+// The processes of a world as objects: building one is its start, destroying it is what kill -9 is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend_agent/agent.h"
+#include "backend_agent/incarnation_counter.h"
+#include "backend_agent/mcp_seat.h"
+#include "bridge/bridge.h"
+#include "bridge/control_plane_client.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/offload.h"
+#include "core/runtime/random.h"
+#include "net/http_server.h"
+#include "server/flows/control_plane.h"
+#include "tests/sim/agent_network.h"
+#include "tests/sim/client_surroundings.h"
+#include "tests/sim/sim_dcc.h"
+#include "tests/sim/sim_settings.h"
+#include "tests/sim/sim_store.h"
+#include "tests/support/memory_journal_file.h"
+#include "tests/support/memory_spool.h"
+#include "tests/support/memory_stream.h"
+
+namespace callboard::sim {
+
+// callboardd: control plane, bridge and HTTP server. Everything passed in outlives it.
+class PlaneProcess {
+ public:
+  PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
+               const SimSettings& settings, const absl::Duration& store_delay, AgentNetwork& agents,
+               tests::MemoryNetwork& http);
+  ~PlaneProcess();
+
+  server::ControlPlane& plane() { return plane_; }
+  bridge::Bridge& bridge() { return bridge_; }
+
+ private:
+  AgentNetwork& agents_;
+  core::InlineOffload offload_;
+  SimStore store_;
+  server::ControlPlane plane_;
+  std::unique_ptr<bridge::ControlPlaneClient> client_;
+  bridge::Bridge bridge_;
+  net::HttpServer http_;
+};
+
+// A machine with an agent and its DCCs. The disk outlives the agent's processes.
+class Machine {
+ public:
+  Machine(core::EventLoop& loop, core::Random& random, Trace& trace, Ledger& ledger,
+          const SimSettings& settings, AgentNetwork& network, std::string name, size_t seats);
+  ~Machine();
+
+  const std::string& name() const { return name_; }
+  void StartAgent();
+  void KillAgent();
+  bool agent_runs() const { return agent_ != nullptr; }
+  // Everything ends, the disk stays, the boot id is another.
+  void Reboot();
+
+  agent::AgentGauges gauges() const { return agent_->gauges(); }
+  tests::MemoryJournalFile& journal() { return journal_; }
+  tests::MemorySpool& spool() { return spool_; }
+  std::vector<std::unique_ptr<DccPlace>>& places() { return places_; }
+  SeatName seat(size_t index) const;
+  size_t seats() const { return places_.size(); }
+
+ private:
+  class Incarnations;
+
+  agent::SeatDescription Describe(size_t index) const;
+  void OnDccChange(size_t index);
+
+  core::EventLoop& loop_;
+  core::Random& random_;
+  Trace& trace_;
+  const SimSettings& settings_;
+  const std::string name_;
+  const std::string agent_id_;
+  tests::MemoryJournalFile journal_;
+  tests::MemorySpool spool_;
+  std::unique_ptr<Incarnations> incarnations_;
+  std::vector<std::unique_ptr<DccPlace>> places_;
+  std::vector<std::string> seat_ids_;
+  std::unique_ptr<agent::LinkDialer> dialer_;
+  std::unique_ptr<agent::IncarnationCounter> counter_;
+  std::unique_ptr<agent::Agent> agent_;
+  std::vector<agent::McpSeat*> mcp_seats_;  // owned by agent_
+  uint64_t boots_ = 1;
+};
+
+}  // namespace callboard::sim

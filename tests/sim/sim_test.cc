@@ -1,0 +1,39 @@
+// A hundred worlds, each with every kind of fault, and ten of them twice.
+#include <gtest/gtest.h>
+
+#include "tests/sim/seeds.h"
+
+namespace callboard::sim {
+namespace {
+
+constexpr absl::Duration kFaultsFor = absl::Seconds(30);
+constexpr uint64_t kSeedsPerShard = 10;
+
+class Simulation : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(Simulation, KeepsEveryPromiseUnderFaultsAndRecovers) {
+  const uint64_t first = 1 + GetParam() * kSeedsPerShard;
+  for (uint64_t seed = first; seed < first + kSeedsPerShard; ++seed) {
+    const WorldReport report = RunSeed(seed, kFaultsFor);
+    ASSERT_TRUE(report.ok) << report.failure;
+    ASSERT_GT(report.totals.at("answers"), 0u) << "seed " << seed << " did nothing";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, ::testing::Range<uint64_t>(0, 10));
+
+TEST(SimulationItself, RepeatsAWorldExactlyFromItsSeed) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const WorldReport first = RunSeed(seed, kFaultsFor);
+    const WorldReport second = RunSeed(seed, kFaultsFor);
+    EXPECT_EQ(first.hash, second.hash) << "seed " << seed;
+    EXPECT_EQ(first.steps, second.steps) << "seed " << seed;
+  }
+}
+
+TEST(SimulationItself, DiffersFromSeedToSeed) {
+  EXPECT_NE(RunSeed(1, absl::Seconds(5)).hash, RunSeed(2, absl::Seconds(5)).hash);
+}
+
+}  // namespace
+}  // namespace callboard::sim
