@@ -1,0 +1,130 @@
+"""Small things stay quick beside a large one: cancels and events while 64 MiB cross a slow path (issue 3, done-when 4)."""
+
+import hashlib
+import sys
+import threading
+import time
+
+from counting_server import pattern
+from mcp_http import McpClient
+from shaped_path import ShapedPath, measured_rate
+
+BITS_PER_SECOND = 200e6
+DELAY = 0.005
+SIZE = 64 << 20
+SAMPLES = 100
+LIMIT = 0.050
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def report(what, values):
+    print(f"{what}: n={len(values)} p50={percentile(values, 0.5) * 1000:.1f} ms "
+          f"p99={percentile(values, 0.99) * 1000:.1f} ms max={max(values) * 1000:.1f} ms")
+
+
+class Transfers:
+    """Carries the large result again and again in a process of its own, until stop().
+
+    In this one the parsing of 64 MiB would hold up the path and the clients.
+    """
+
+    def __init__(self, stage):
+        self._program = stage.start([sys.executable, __file__, stage.port], "transfers")
+
+    def stop(self):
+        """Mbit/s of each."""
+        assert self._program.running, self._program.output()
+        self._program.process.terminate()
+        self._program.process.wait(10)
+        rates = [float(line) for line in self._program.output().splitlines()]
+        assert rates
+        return rates
+
+
+def transfer_forever(port):
+    client = McpClient(port, "/mcp/large")
+    client.initialize()
+    expected = hashlib.sha256(pattern(SIZE).encode()).hexdigest()
+    while True:
+        answer = client.call("big", {"bytes": SIZE}, timeout=60)
+        if hashlib.sha256(answer.text.encode()).hexdigest() != expected:
+            sys.exit(f"{len(answer.text)} characters arrived, not the {SIZE} sent")
+        print(f"{SIZE * 8 / 1e6 / answer.seconds:.0f}", flush=True)
+
+
+class Watch:
+    """Follows a file of the counting server and notes when each line has been seen first."""
+
+    def __init__(self, stage, file):
+        self._stage, self._file = stage, file
+
+    def wait(self, event, call, seconds=10):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for seen, which, when in self._stage.events(self._file)[-6:]:
+                if (seen, which) == (event, call):
+                    return when
+            time.sleep(0.002)
+        raise AssertionError(f"no '{event} {call}' in {self._file.name}")
+
+
+def cancel_latencies(stage, count):
+    """From the client's POST of notifications/cancelled to the backend's receipt of it."""
+    client = stage.client("/mcp/small")
+    watch = Watch(stage, stage.folder / "small.txt")
+    found = []
+    for number in range(count):
+        call = f"call-{number}"
+        body = {"jsonrpc": "2.0", "id": client.next_id(), "method": "tools/call",
+                "params": {"name": "count", "arguments": {"id": call, "ms": 300}}}
+        running = threading.Thread(target=client.post, args=(body,), daemon=True)
+        running.start()
+        watch.wait("begin", call)
+        sent = time.time()
+        client.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        found.append(watch.wait("cancelled", call) - sent)
+        running.join(10)
+        watch.wait("end", call)
+    return found
+
+
+def event_latencies(client, steps, milliseconds):
+    """From the backend's sending of a progress event to its arrival at the client."""
+    answer = client.call("progress", {"steps": steps, "ms": milliseconds}, timeout=60, progress=True)
+    assert answer.text == f"{steps} steps"
+    assert answer.progress == list(range(1, steps + 1))
+    # The first ones wait for the stream to be opened.
+    return [arrival - float(note["params"]["message"])
+            for note, arrival in zip(answer.notifications, answer.arrivals)][20:]
+
+
+def test_cancels_and_events_are_quick_beside_a_large_result(stage):
+    rate = measured_rate(BITS_PER_SECOND, DELAY)
+    assert 150e6 < rate < 205e6, f"the path gives {rate / 1e6:.0f} Mbit/s; is the machine busy?"
+    stage.start_control_plane(budgets__heavy_call="60s", budgets__quick_call="60s")
+    path = ShapedPath(stage.grpc_port, BITS_PER_SECOND, DELAY)
+    stage.on_close(path.close)
+    stage.start_registry_agent(["large", "small", "steady"], f"127.0.0.1:{path.port}")
+
+    alone = event_latencies(stage.client("/mcp/steady"), 60, 10)
+    transfers = Transfers(stage)
+    time.sleep(2)  # the first result is made, and on its way
+    events = event_latencies(stage.client("/mcp/steady"), 400, 10)
+    cancels = cancel_latencies(stage, SAMPLES)
+    carried = transfers.stop()
+
+    print(f"path: {rate / 1e6:.0f} Mbit/s; results of 64 MiB, made and carried, at Mbit/s: {carried}")
+    report("events alone", alone)
+    report("events", events)
+    report("cancels", cancels)
+    assert len(events) >= SAMPLES and len(cancels) >= SAMPLES
+    assert percentile(events, 0.99) < LIMIT
+    assert percentile(cancels, 0.99) < LIMIT
+
+
+if __name__ == "__main__":
+    transfer_forever(int(sys.argv[1]))
