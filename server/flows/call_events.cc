@@ -40,6 +40,21 @@ bool MayBeAsked(const Session* session) {
   return session != nullptr && session->revision < "2026-07-28";
 }
 
+// The end of a call as its agent tells it.
+Ending EndingOf(const v1::Outcome& outcome) {
+  Ending ending;
+  ending.outcome = outcome.class_();
+  ending.reason = outcome.reason();
+  ending.certainty = outcome.certainty();
+  ending.message = outcome.facts().detail();
+  ending.is_error = outcome.facts().is_error();
+  ending.queue_ms = outcome.queue_ms();
+  ending.run_ms = outcome.run_ms();
+  ending.backend_job_id = outcome.facts().backend_job_id();
+  ending.from_agent = true;
+  return ending;
+}
+
 }  // namespace
 
 void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
@@ -73,17 +88,7 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
   Execution* record = plane_.executions.Find(id);
   const bool over = (event.has_outcome() && !event.outcome().open()) || event.has_closed();
   if (record != nullptr && event.has_outcome()) {
-    const v1::Outcome& outcome = event.outcome();
-    Ending ending;
-    ending.outcome = outcome.class_();
-    ending.reason = outcome.reason();
-    ending.certainty = outcome.certainty();
-    ending.message = outcome.facts().detail();
-    ending.is_error = outcome.facts().is_error();
-    ending.queue_ms = outcome.queue_ms();
-    ending.run_ms = outcome.run_ms();
-    ending.backend_job_id = outcome.facts().backend_job_id();
-    ending.from_agent = true;
+    const Ending ending = EndingOf(event.outcome());
     plane_.executions.End(*record, ending, Now());
     ended_hook_(id);
   }
@@ -249,16 +254,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
       session->pins.erase(call.seat_id);
     }
   }
-  Ending ending;
-  ending.outcome = outcome.class_();
-  ending.reason = outcome.reason();
-  ending.certainty = outcome.certainty();
-  ending.message = outcome.facts().detail();
-  ending.is_error = outcome.facts().is_error();
-  ending.queue_ms = outcome.queue_ms();
-  ending.run_ms = outcome.run_ms();
-  ending.backend_job_id = outcome.facts().backend_job_id();
-  ending.from_agent = true;
+  const Ending ending = EndingOf(outcome);
   v1::CallOutcome told = MakeOutcome(call, ending);
   *told.mutable_facts() = std::move(*outcome.mutable_facts());
   if (outcome.has_body()) *told.mutable_body() = std::move(*outcome.mutable_body());
