@@ -58,15 +58,6 @@ absl::StatusOr<AgentSettings> LoadSettings(const Options& options) {
   return result;
 }
 
-// The identity of this agent for as long as its state folder lives.
-absl::StatusOr<std::string> AgentId(const std::string& state_dir, core::Random& random) {
-  const std::string path = state_dir + "/agent_id";
-  if (auto text = ReadSmallFile(path); text.ok() && text->size() >= 32) return text->substr(0, 32);
-  const std::string id = random.Hex(16);
-  if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
-  return id;
-}
-
 v1::Software DescribeSoftware() {
   v1::Software software;
   software.set_name("callboard-agent");
@@ -106,7 +97,7 @@ class ReadyLine {
 int Serve(const Options& options, AgentSettings settings) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
-  auto agent_id = AgentId(options.state_dir, random);
+  auto agent_id = StableId(options.state_dir + "/agent_id", random);
   if (!agent_id.ok()) return Fail(agent_id.status());
   settings.config.agent_id = *agent_id;
   settings.config.software = DescribeSoftware();

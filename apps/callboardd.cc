@@ -62,15 +62,6 @@ absl::StatusOr<ServerSettings> LoadSettings(const Options& options) {
   return result;
 }
 
-// The identity of this installation for as long as its state folder lives.
-absl::StatusOr<std::string> ClusterId(const std::string& state_dir, core::Random& random) {
-  const std::string path = state_dir + "/cluster_id";
-  if (auto text = ReadSmallFile(path); text.ok() && text->size() >= 32) return text->substr(0, 32);
-  const std::string id = random.Hex(16);
-  if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
-  return id;
-}
-
 bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettings& settings) {
   bridge::BridgeConfig config;
   config.name = options.name;
@@ -90,7 +81,7 @@ int Serve(const Options& options, const ServerSettings& settings) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
   auto offload = core::MakeThreadOffload(loop);
-  auto cluster_id = ClusterId(options.state_dir, random);
+  auto cluster_id = StableId(options.state_dir + "/cluster_id", random);
   if (!cluster_id.ok()) return Fail(cluster_id.status());
   server::MemoryStore store(loop, *cluster_id);
   server::ControlPlaneConfig config;

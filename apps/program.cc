@@ -73,6 +73,13 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   return content.str();
 }
 
+absl::StatusOr<std::string> StableId(const std::string& path, core::Random& random) {
+  if (auto text = ReadSmallFile(path); text.ok() && text->size() >= 32) return text->substr(0, 32);
+  std::string id = random.Hex(16);
+  if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
+  return id;
+}
+
 std::string DefaultStateFolder(std::string_view program) {
   if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
     return fmt::format("{}/callboard/{}", state, program);

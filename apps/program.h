@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/runtime/asio_event_loop.h"
+#include "core/runtime/random.h"
 
 namespace callboard::apps {
 
@@ -22,6 +23,10 @@ absl::Status EnsureFolder(const std::string& path);
 // Writes a small file so that a reader sees the old or the new content, never a part.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
+
+// The identity (32 hex digits) kept in that file, made at the first call: for as long as the state
+// folder lives.
+absl::StatusOr<std::string> StableId(const std::string& path, core::Random& random);
 
 // $XDG_STATE_HOME/callboard/<program>, or ~/.local/state/callboard/<program>.
 std::string DefaultStateFolder(std::string_view program);
