@@ -12,6 +12,7 @@
 #include "apps/agent_settings.h"
 #include "apps/program.h"
 #include "apps/seat_roster.h"
+#include "apps/settings_source.h"
 #include "backend_agent/agent.h"
 #include "backend_agent/discovery/file_incarnation_store.h"
 #include "backend_agent/grpc_link/grpc_dialer.h"
@@ -21,8 +22,6 @@
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/random.h"
 #include "core/telemetry/log.h"
-
-extern char** environ;
 
 namespace callboard::apps {
 namespace {
@@ -42,20 +41,6 @@ struct Options {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "callboard-agent: %s\n", std::string(status.message()).c_str());
   return 2;
-}
-
-absl::StatusOr<AgentSettings> LoadSettings(const Options& options) {
-  core::Settings settings;
-  if (!options.config.empty()) {
-    if (auto status = settings.AddFile(options.config); !status.ok()) return status;
-  }
-  settings.AddEnvironment("CALLBOARD_", environ);
-  for (const auto& assignment : options.assignments) {
-    if (auto status = settings.AddAssignment(assignment); !status.ok()) return status;
-  }
-  AgentSettings result;
-  if (auto status = ReadAgentSettings(settings, &result); !status.ok()) return status;
-  return result;
 }
 
 v1::Software DescribeSoftware() {
@@ -186,7 +171,7 @@ int Main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError("a command needs --name NAME before the --"));
   }
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("agent");
-  auto settings = LoadSettings(options);
+  auto settings = LoadSettings(options.config, options.assignments, ReadAgentSettings);
   if (!settings.ok()) return Fail(settings.status());
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 

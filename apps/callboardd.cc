@@ -12,6 +12,7 @@
 #include "apps/local_control_plane_client.h"
 #include "apps/program.h"
 #include "apps/server_settings.h"
+#include "apps/settings_source.h"
 #include "bridge/bridge.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/offload.h"
@@ -22,8 +23,6 @@
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
 #include "server/store/memory_store.h"
-
-extern char** environ;
 
 namespace callboard::apps {
 namespace {
@@ -46,20 +45,6 @@ int Fail(const absl::Status& status) {
 
 std::vector<std::string> SplitList(const std::string& text) {
   return absl::StrSplit(text, ',', absl::SkipWhitespace());
-}
-
-absl::StatusOr<ServerSettings> LoadSettings(const Options& options) {
-  core::Settings settings;
-  if (!options.config.empty()) {
-    if (auto status = settings.AddFile(options.config); !status.ok()) return status;
-  }
-  settings.AddEnvironment("CALLBOARD_", environ);
-  for (const auto& assignment : options.assignments) {
-    if (auto status = settings.AddAssignment(assignment); !status.ok()) return status;
-  }
-  ServerSettings result;
-  if (auto status = ReadServerSettings(settings, &result); !status.ok()) return status;
-  return result;
 }
 
 bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettings& settings) {
@@ -165,7 +150,7 @@ int Main(int argc, char** argv) {
                                            ": expected debug, info, warn, error or off"));
   }
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
-  auto settings = LoadSettings(options);
+  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings);
   if (!settings.ok()) return Fail(settings.status());
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 

@@ -95,6 +95,12 @@ Settings::Entry* Settings::Take(std::string_view key) {
   return &it->second;
 }
 
+void Settings::Note(std::string_view key, std::string value) {
+  const auto it = entries_.find(key);
+  effective_.push_back({std::string(key), std::move(value),
+                        it == entries_.end() ? std::string("default") : it->second.source});
+}
+
 void Settings::Complain(std::string_view key, const Entry& entry, std::string_view expected) {
   errors_.push_back(
       fmt::format("{} = \"{}\" ({}): expected {}", key, entry.value, entry.source, expected));
@@ -102,43 +108,47 @@ void Settings::Complain(std::string_view key, const Entry& entry, std::string_vi
 
 void Settings::Read(std::string_view key, std::string* value) {
   if (const Entry* entry = Take(key)) *value = entry->value;
+  Note(key, *value);
 }
 
 void Settings::Read(std::string_view key, bool* value) {
   const Entry* entry = Take(key);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return Note(key, *value ? "true" : "false");
   if (entry->value == "true") {
     *value = true;
   } else if (entry->value == "false") {
     *value = false;
   } else {
-    Complain(key, *entry, "true or false");
+    return Complain(key, *entry, "true or false");
   }
+  Note(key, entry->value);
 }
 
 void Settings::Read(std::string_view key, int64_t* value, int64_t min, int64_t max) {
   const Entry* entry = Take(key);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return Note(key, fmt::to_string(*value));
   int64_t number = 0;
   if (!ParseInteger(entry->value, &number) || number < min || number > max) {
     return Complain(key, *entry, fmt::format("an integer from {} to {}", min, max));
   }
   *value = number;
+  Note(key, entry->value);
 }
 
 void Settings::Read(std::string_view key, absl::Duration* value) {
   const Entry* entry = Take(key);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return Note(key, absl::FormatDuration(*value));
   absl::Duration duration;
   if (!absl::ParseDuration(ToAbsl(entry->value), &duration) || duration < absl::ZeroDuration()) {
     return Complain(key, *entry, "a duration such as \"250ms\", \"10s\", \"10m\" or \"8h\"");
   }
   *value = duration;
+  Note(key, absl::FormatDuration(duration));
 }
 
 void Settings::ReadBytes(std::string_view key, uint64_t* value) {
   const Entry* entry = Take(key);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return Note(key, fmt::to_string(*value));
   std::string_view text = entry->value;
   int shift = 0;
   for (const auto& [suffix, bits] : {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}}) {
@@ -153,6 +163,7 @@ void Settings::ReadBytes(std::string_view key, uint64_t* value) {
     return Complain(key, *entry, "a size such as \"65536\", \"64KiB\", \"1MiB\" or \"2GiB\"");
   }
   *value = static_cast<uint64_t>(number) << shift;
+  Note(key, fmt::to_string(*value));
 }
 
 void Settings::ReadTable(std::string_view table, std::map<std::string, std::string>* value) {
@@ -161,6 +172,7 @@ void Settings::ReadTable(std::string_view table, std::map<std::string, std::stri
     if (!key.starts_with(prefix)) continue;
     entry.used = true;
     (*value)[key.substr(prefix.size())] = entry.value;
+    Note(key, entry.value);
   }
 }
 

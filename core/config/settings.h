@@ -38,6 +38,15 @@ class Settings {
   // Every key under "<table>.", without that prefix.
   void ReadTable(std::string_view table, std::map<std::string, std::string>* value);
 
+  // What was read: each key with the value it has now and where that came from ("default" if
+  // nobody set it), in the order of reading. For values without a fault.
+  struct Effective {
+    std::string key;
+    std::string value;
+    std::string source;
+  };
+  const std::vector<Effective>& effective() const { return effective_; }
+
   // InvalidArgument with one line per error.
   absl::Status Finish() const;
 
@@ -48,11 +57,13 @@ class Settings {
     bool used = false;
   };
   Entry* Take(std::string_view key);
+  void Note(std::string_view key, std::string value);
   void Complain(std::string_view key, const Entry& entry, std::string_view expected);
 
   std::map<std::string, Entry, std::less<>> entries_;
   std::vector<std::string> known_;
   std::vector<std::string> errors_;
+  std::vector<Effective> effective_;
 };
 
 }  // namespace callboard::core

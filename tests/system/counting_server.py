@@ -5,7 +5,7 @@
 
 Tools: count {id, ms, bytes} appends "begin ID TIME" to FILE, sleeps, appends "end ID TIME" and answers
 with `bytes` characters; big {bytes}; progress {steps, ms}, each step with its time as the message;
-echo {text}. It runs calls side by side, so that only its client's queue can keep them apart. Nothing is
+echo {text}; with fail: true the result says isError. It runs calls side by side, so that only its client's queue can keep them apart. Nothing is
 cancelled, as in real DCCs; that a cancel has come is appended too ("cancelled ID TIME").
 """
 
@@ -111,6 +111,8 @@ class Server:
             text = getattr(self, params["name"])(arguments, report)
             self._calls.pop(message["id"], None)
             reply["result"] = {"content": [{"type": "text", "text": text}]}
+            if arguments.get("fail"):
+                reply["result"]["isError"] = True
         else:
             reply["error"] = {"code": -32601, "message": f"unknown: {method}"}
         return reply

@@ -33,14 +33,14 @@ AGENT_WINGS = ["backend_agent/backends/", "backend_agent/discovery/", "backend_a
 
 # (what, pattern, folders where it is allowed, why)
 FORBIDDEN = [
-    ("grpcpp", r"#include <grpcpp/", ["server/rpc", "backend_agent/grpc_link", "bridge/grpc_client"],
+    ("grpcpp", r"#include <grpcpp/", ["server/rpc", "backend_agent/grpc_link", "bridge/grpc_client", "apps/cli"],
      "gRPC belongs to the adapters"),
     ("Beast", r"#include <boost/beast", ["net"], "Beast belongs to net"),
     ("Asio", r"#include <boost/asio", ["core/runtime", "net", "backend_agent/backends",
                                         "backend_agent/discovery", "apps"],
      "flows and tables wait on core::EventLoop"),
     ("a clock", r"(steady_clock|system_clock|high_resolution_clock)::now|absl::Now\(|\btime\(nullptr\)",
-     ["core/runtime", "server/rpc"], "ask core::EventLoop::Now()"),
+     ["core/runtime", "server/rpc", "apps/cli"], "ask core::EventLoop::Now()"),
     ("a random source", r"std::random_device|\brand\(\)|\bsrand\(", ["core/runtime"],
      "take a core::Random&"),
     ("a sleep", r"sleep_for|sleep_until|\busleep\(|\bsleep\(", [], "use EventLoop::After"),
@@ -81,7 +81,7 @@ def check_source(path, text):
             ours = target.split("/")[0] in PRODUCT + ["tests", "bench", "callboard"]
             if ours and not any(target.startswith(p) for p in MAY_INCLUDE[rule]):
                 out.append(f'{path}:{number}: includes "{target}"; {rule} may include {", ".join(MAY_INCLUDE[rule])}')
-            if "grpc.pb.h" in target and not allowed(path, ["server/rpc", "backend_agent/grpc_link"]):
+            if "grpc.pb.h" in target and not allowed(path, ["server/rpc", "backend_agent/grpc_link", "apps/cli"]):
                 out.append(f"{path}:{number}: service stubs belong to the gRPC adapters")
             if rule == "backend_agent" and not longest([w[:-1] for w in AGENT_WINGS], path):
                 if any(target.startswith(w) for w in AGENT_WINGS):

@@ -1,0 +1,196 @@
+// `callboard doctor`: checks one by one what must be there, and says what helps.
+#include <dirent.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "apps/cli/control_api.h"
+#include "apps/cli/seat_table.h"
+#include "apps/cli/verbs.h"
+#include "apps/program.h"
+#include "backend_agent/discovery/file_registry.h"
+#include "core/mcp/json.h"
+
+namespace callboard::apps {
+namespace {
+
+constexpr time_t kHttpSeconds = 3;
+constexpr size_t kAnswerBytesMax = 4 << 20;
+
+struct Options {
+  std::string http = "127.0.0.1:9765";
+  std::string registry_dir;
+  std::string state_dir;
+};
+
+// The status line and body of a GET; empty if nobody answers in time.
+std::string HttpGet(const std::string& address, const std::string& path) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return "";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints,
+                  &found) != 0) {
+    return "";
+  }
+  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  const timeval limit{kHttpSeconds, 0};
+  std::string answer;
+  if (fd >= 0) {
+    // The sending limit bounds the connect, too.
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    const std::string request =
+        fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", path, address);
+    if (connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+        send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(request.size())) {
+      char buffer[16 << 10];
+      ssize_t n = 0;
+      while (answer.size() < kAnswerBytesMax && (n = recv(fd, buffer, sizeof buffer, 0)) > 0) {
+        answer.append(buffer, static_cast<size_t>(n));
+      }
+    }
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return answer;
+}
+
+class Examination {
+ public:
+  explicit Examination(bool json) : json_(json) {}
+
+  void Tell(std::string_view what, bool ok, std::string_view found, std::string_view helps,
+            ExitCode code) {
+    if (!ok && code_ == kExitOk) code_ = code;
+    if (json_) {
+      if (lines_.size() > 1) lines_ += ',';
+      lines_ += core::JsonObject()
+                    .String("check", what)
+                    .Bool("ok", ok)
+                    .String("found", found)
+                    .String("helps", ok ? "" : helps)
+                    .Take();
+      return;
+    }
+    Print(fmt::format("{:<4}  {:<13} {}{}\n", ok ? "ok" : "FAIL", what, found,
+                      ok ? "" : fmt::format("; {}", helps)));
+  }
+
+  int Finish() {
+    if (json_) Print(lines_ + "]\n");
+    return code_;
+  }
+
+ private:
+  const bool json_;
+  std::string lines_ = "[";
+  ExitCode code_ = kExitOk;
+};
+
+void CheckControlPlane(Examination& doctor, const std::string& address) {
+  auto api = ControlApi::Connect(address);
+  if (!api.ok()) {
+    return doctor.Tell("address", false, core::Message(api.status()),
+                       "see that no firewall is between", kExitUnreachable);
+  }
+  doctor.Tell("address", true, address, "", kExitUnreachable);
+  auto serving = (*api)->Serving();
+  doctor.Tell("health", serving.ok() && *serving,
+              !serving.ok() ? std::string(core::Message(serving.status()))
+              : *serving    ? "serving"
+                            : "not serving: it starts or shuts down",
+              "is that port callboardd's --grpc-port?", kExitNotServing);
+  v1::ListInstancesRequest request;
+  request.set_include_stale(true);
+  auto rows = (*api)->ListInstances(request);
+  if (!rows.ok()) {
+    return doctor.Tell("control API", false, core::Message(rows.status()),
+                       "use a callboard of the control plane's version (" CALLBOARD_VERSION
+                       " is this one)",
+                       kExitNotServing);
+  }
+  doctor.Tell("control API", true,
+              fmt::format("cluster {}, term {}", rows->cluster_id().substr(0, 8), rows->term()), "",
+              kExitNotServing);
+  doctor.Tell("seats", rows->instances_size() > 0, fmt::format("{} seats", rows->instances_size()),
+              "start callboard-agent beside a DCC; its log says link_up and seat_up", kExitNoSeats);
+  for (const v1::InstanceRow& row : rows->instances()) {
+    const std::string_view state = SeatState(row);
+    doctor.Tell(fmt::format("seat {}", row.name()), state == "idle" || state == "busy",
+                fmt::format("{} {}, {}, {} tools", row.app(), row.seat_id().substr(0, 8), state,
+                            row.tools()),
+                fmt::format("{}: look at the agent's log and at the DCC", row.advice()),
+                kExitSeatUnwell);
+  }
+}
+
+void CheckBridge(Examination& doctor, const std::string& address) {
+  for (const char* path : {"/health", "/v1/readyz"}) {
+    const std::string answer = HttpGet(address, path);
+    const std::string line = answer.substr(0, answer.find('\r'));
+    doctor.Tell(fmt::format("bridge {}", path), line.starts_with("HTTP/1.1 200"),
+                answer.empty() ? fmt::format("nobody answers at {}", address)
+                               : fmt::format("{} says {}", address, line),
+                "give callboardd's HTTP port with --http HOST:PORT; 503 means it is not ready yet",
+                kExitBridge);
+  }
+}
+
+void CheckFolders(Examination& doctor, const Options& options) {
+  DIR* folder = opendir(options.registry_dir.c_str());
+  const bool missing = folder == nullptr && errno == ENOENT;
+  doctor.Tell(
+      "registry", folder != nullptr || missing,
+      missing             ? options.registry_dir + " is not there yet; adapters make it"
+      : folder != nullptr ? options.registry_dir + " is readable"
+                          : fmt::format("{}: {}", options.registry_dir, std::strerror(errno)),
+      "give the adapters' folder with --registry-dir, readable for this user", kExitRegistry);
+  if (folder != nullptr) closedir(folder);
+  // A folder that is not there is made at the start, below the nearest one that is.
+  std::filesystem::path nearest = std::filesystem::absolute(options.state_dir);
+  std::error_code error;
+  while (!std::filesystem::exists(nearest, error) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  doctor.Tell("state folder", access(nearest.c_str(), W_OK | X_OK) == 0, options.state_dir,
+              fmt::format("{} is not writable for this user; give another with --state-dir",
+                          nearest.string()),
+              kExitStateFolder);
+}
+
+}  // namespace
+
+void AddDoctorVerb(CLI::App& app, Cli& cli) {
+  auto options = std::make_shared<Options>();
+  options->registry_dir = agent::DefaultRegistryFolder();
+  options->state_dir = DefaultStateFolder("callboardd");
+  auto* verb = app.add_subcommand("doctor", "Check that everything is well, and say what helps");
+  verb->add_option("--http", options->http, "HOST:PORT of the bridge")->capture_default_str();
+  verb->add_option("--registry-dir", options->registry_dir, "dcc-mcp registry folder")
+      ->capture_default_str();
+  verb->add_option("--state-dir", options->state_dir, "State folder of a program here")
+      ->capture_default_str();
+  verb->footer("The exit code is that of the first check that fails.\n\n" +
+               std::string(ExitCodesText()));
+  verb->callback([&cli, options] {
+    cli.run = [&cli, options] {
+      Examination doctor(cli.json());
+      CheckControlPlane(doctor, cli.address);
+      CheckBridge(doctor, options->http);
+      CheckFolders(doctor, *options);
+      return doctor.Finish();
+    };
+  });
+}
+
+}  // namespace callboard::apps
