@@ -368,6 +368,7 @@ class Stage:
         say(f"curl -s {url} -H 'Content-Type: application/json' "
             f"-H 'Accept: application/json, text/event-stream' -d '{INITIALIZE}'")
         say(f"claude mcp add --transport http callboard {url}")
+        say(f"{BINARIES / 'callboard'} ps --address {HOST}:{self.grpc_port}")
         say("")
         say(f"Logs: {self.logs}. Ctrl-C stops everything.")
 

@@ -29,7 +29,7 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture
 def stage(tmp_path, request):
-    for program in ("callboardd", "callboard-agent"):
+    for program in ("callboardd", "callboard-agent", "callboard"):
         if not (BINARIES / program).exists():
             pytest.fail(f"{BINARIES / program} is missing: tools/build release")
     made = Stage(tmp_path)

@@ -1,0 +1,80 @@
+// Tests of the command line's text: seats, selection, exit codes, clients' entries, settings.
+#include <gtest/gtest.h>
+
+#include "apps/cli/client_config.h"
+#include "apps/cli/exit_codes.h"
+#include "apps/cli/seat_table.h"
+#include "apps/server_settings.h"
+#include "core/mcp/json.h"
+
+namespace callboard::apps {
+namespace {
+
+v1::InstanceRow Seat(const std::string& name, const std::string& status) {
+  v1::InstanceRow row;
+  row.set_name(name);
+  row.set_seat_id("0123456789abcdef0123456789abcdef");
+  row.set_app("blender");
+  row.set_status(status);
+  (*row.mutable_labels())["show"] = "alpha";
+  return row;
+}
+
+TEST(SeatTable, IsSortedAndShowsWhatRuns) {
+  v1::ListCallsResponse calls;
+  v1::Call& call = *calls.add_calls();
+  call.set_seat_id("0123456789abcdef0123456789abcdef");
+  call.set_phase(v1::CALL_WAITING);
+  call.set_tool("render");
+  EXPECT_EQ(
+      RenderSeatTable({Seat("b", "busy"), Seat("a\x1b[2J", "dead")}, ToolsAtWork(calls), false),
+      "NAME   ID        APP      VERSION  STATE  QUEUE  TOOL\n"
+      "a [2J  01234567  blender  -        down   0      render\n"
+      "b      01234567  blender  -        busy   0      render\n");
+}
+
+TEST(SeatTable, ConditionsLookAtLabelsAndColumns) {
+  auto conditions = ParseSeatConditions("show=alpha,state!=busy");
+  ASSERT_TRUE(conditions.ok());
+  EXPECT_TRUE(Holds(*conditions, Seat("a", "available")));
+  EXPECT_FALSE(Holds(*conditions, Seat("a", "busy")));
+  EXPECT_FALSE(ParseSeatConditions("show").ok());
+  EXPECT_FALSE(ParseSeatConditions("!=x").ok());
+}
+
+TEST(ExitCodes, TellAnUnknownOutcomeFromAFailedCall) {
+  v1::CallOutcome outcome;
+  outcome.set_class_(v1::LOST);
+  outcome.set_certainty(v1::UNKNOWN);
+  EXPECT_EQ(ExitCodeOf(outcome), 7);
+  outcome.set_class_(v1::EXPIRED);
+  EXPECT_EQ(ExitCodeOf(outcome), 6);
+  outcome.set_class_(v1::RESULT);
+  EXPECT_EQ(ExitCodeOf(outcome), 0);
+  outcome.mutable_facts()->set_is_error(true);
+  EXPECT_EQ(ExitCodeOf(outcome), 1);
+  outcome.set_class_(v1::REJECTED);
+  outcome.set_reason(v1::QUEUE_FULL);
+  EXPECT_EQ(ExitCodeOf(outcome), 5);
+}
+
+TEST(ClientConfig, QuotesWhatItIsGiven) {
+  auto config = MakeClientConfig("vscode", "my \"board\"", "http://h/mcp");
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(core::ValidateJson(config->content).ok()) << config->content;
+  EXPECT_FALSE(MakeClientConfig("emacs", "a", "b").ok());
+}
+
+TEST(Settings, TellEachValueWithItsSource) {
+  core::Settings settings;
+  ASSERT_TRUE(settings.AddAssignment("budgets.queue=5m").ok());
+  ServerSettings server;
+  ASSERT_TRUE(ReadServerSettings(settings, &server).ok());
+  std::map<std::string, std::string> values;
+  for (const auto& [key, value, source] : settings.effective()) values[key] = value + " " + source;
+  EXPECT_EQ(values["budgets.queue"], "5m --set");
+  EXPECT_EQ(values["budgets.connect"], "3s default");
+}
+
+}  // namespace
+}  // namespace callboard::apps
