@@ -154,3 +154,14 @@ def test_help_teaches():
     assert cli("help", "nothing").returncode == 2
     assert cli("fly").returncode == 2
     assert cli("version").stdout.startswith("callboard ")
+
+
+def test_watch_follows_a_seat(stage, ask):
+    watch = stage.start([BINARIES / "callboard", "ps", "--watch", "-o", "json", "--address",
+                         f"127.0.0.1:{stage.grpc_port}"], "watch")
+    watch.wait_for('"state":"idle"')
+    call = stage.client().start_call("count", {"id": "long", "ms": 1500})
+    watch.wait_for('"state":"busy"')
+    assert not call.result(10).failed
+    stage.agent.end()
+    watch.wait_for('"state":"reconnecting"')
