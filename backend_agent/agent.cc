@@ -63,6 +63,8 @@ struct Agent::Impl final : Uplink::Owner, CallDesk::Surroundings {
         return desk.OnChunk(item.chunk());
       case v1::ServerItem::kCancel:
         return desk.OnCancel(item.cancel());
+      case v1::ServerItem::kAnswer:
+        return desk.OnAnswer(std::move(*item.mutable_answer()));
       case v1::ServerItem::kAck:
         return desk.OnAck(item.ack());
       case v1::ServerItem::kSettle:
@@ -78,7 +80,7 @@ struct Agent::Impl final : Uplink::Owner, CallDesk::Surroundings {
       case v1::ServerItem::kSettings:
         return desk.OnSettings(item.settings().limits());
       default:
-        return;  // of a newer version, or an answer to an ask that is over
+        return;  // of a newer version; the uplink has counted it
     }
   }
   void MakeHeartbeat(v1::Heartbeat& heartbeat) override {

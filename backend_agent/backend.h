@@ -39,8 +39,9 @@ class Backend {
     // Gone. Every exchange under way has failed (OnExchangeEnd comes first for each). OnUp may
     // follow.
     virtual void OnDown(BackendExit exit) = 0;
-    // One JSON-RPC message from the backend, in order of arrival.
-    virtual void OnMessage(Payload message) = 0;
+    // One JSON-RPC message from the backend, in order of arrival. `exchange`: the one whose reply
+    // carried it; 0 where the transport does not tell (stdio, a listen stream).
+    virtual void OnMessage(Payload message, uint64_t exchange) = 0;
     // The exchange `id` is over: for HTTP the reply is complete (OK) or broken; for stdio the
     // backend went away, or OK once a message that expects no reply is written. `reached`: the
     // backend may have seen the message. After an OK end without a response among the messages, the
@@ -78,6 +79,13 @@ class Backend {
   // Does the exchange of a request end even if the backend never answers it? True for HTTP. On
   // stdio silence has no sign, and a backend that obeys notifications/cancelled is rightly silent.
   virtual bool ends_unanswered_exchanges() const = 0;
+
+  // Another MCP session with the same server, beside this one and not started; nullptr where there
+  // is only the one (stdio, or a server that gave no session id). It tells of its endpoint, not of
+  // the process' end.
+  virtual std::unique_ptr<Backend> OpenAnother() { return nullptr; }
+  // Whether OpenAnother() may give one, once the server is known.
+  virtual bool may_open_another() const { return false; }
 
   // "http://127.0.0.1:9401/mcp" or the command line, for people.
   virtual std::string description() const = 0;

@@ -14,6 +14,7 @@ constexpr size_t kTurnBytes = 64 * 1024;
 constexpr size_t kDigestedBytes = 64 * 1024;
 // Heartbeats after which the late end of a settled call is taken as delivered.
 constexpr int kBeatsToLinger = 2;
+constexpr size_t kAnswersInPiecesMax = 16;
 
 absl::Duration FromMillis(uint64_t milliseconds) {
   if (milliseconds == 0) return absl::InfiniteDuration();
@@ -51,6 +52,10 @@ CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
   spec.read_only = dispatch.read_only();
   spec.idempotent = dispatch.idempotent();
   spec.backend_session = dispatch.backend_session();
+  if (!spec.backend_session.empty()) {
+    spec.client_capabilities = dispatch.client().capabilities();
+    spec.client_info = dispatch.client().client_info();
+  }
   return spec;
 }
 
@@ -267,8 +272,9 @@ void CallDesk::Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_cla
 
 void CallDesk::OnChunk(const v1::Chunk& chunk) {
   Call* call = Find(chunk.call_id());
-  if (call == nullptr || call->collecting == nullptr || chunk.n() != 0 ||
-      chunk.attempt() != call->attempt || chunk.offset() != call->collecting->builder.size()) {
+  if (call == nullptr || chunk.attempt() != call->attempt) return;
+  if (chunk.n() != 0) return OnAnswerChunk(*call, chunk);
+  if (call->collecting == nullptr || chunk.offset() != call->collecting->builder.size()) {
     return;
   }
   Collecting& collecting = *call->collecting;
@@ -352,6 +358,51 @@ v1::CancelAck::Effect CallDesk::CancelCall(Call& call, v1::Cancel::Why why) {
   }
   Seat* seat = surroundings_.FindSeat(call.seat_id);
   return seat == nullptr ? v1::CancelAck::OVER : seat->Cancel(call.call_id, why);
+}
+
+void CallDesk::OnAnswer(v1::Answer answer) {
+  Call* call = Find(answer.call_id());
+  if (call == nullptr || answer.attempt() != call->attempt) return;
+  const bool is_error = answer.has_error();
+  v1::Body& body = is_error ? *answer.mutable_error() : *answer.mutable_result();
+  if (!body.has_size() || body.size() == 0) {
+    return TakeAnswer(*call, answer.ask_n(), is_error, Payload(std::move(*body.mutable_inline_())));
+  }
+  // Beyond the bound there is no client that would wait for so many answers of its own.
+  if (call->answers.size() >= kAnswersInPiecesMax) return;
+  call->answers.erase(answer.ask_n());
+  call->answers.try_emplace(
+      answer.ask_n(),
+      AnswerInPieces{is_error, body.size(), PayloadBuilder(spool_, limits_.queued_bytes_max)});
+}
+
+void CallDesk::OnAnswerChunk(Call& call, const v1::Chunk& chunk) {
+  auto found = call.answers.find(chunk.n());
+  if (found == call.answers.end()) return;
+  AnswerInPieces& answer = found->second;
+  if (chunk.offset() != answer.builder.size()) return;
+  const bool kept = answer.builder.Append(chunk.bytes()).ok();
+  v1::AgentItem item;
+  v1::AckEntry* entry = item.mutable_ack()->add_entries();
+  entry->set_call_id(call.call_id);
+  entry->set_attempt(call.attempt);
+  entry->set_n(chunk.n());
+  entry->set_offset(chunk.offset() + chunk.bytes().size());
+  surroundings_.SendControl(std::move(item));
+  if (kept && answer.builder.size() < answer.size) return;
+  const uint64_t ask_n = chunk.n();
+  const bool is_error = answer.is_error || !kept;
+  Payload text = kept ? answer.builder.Take()
+                      : Payload(std::string(
+                            R"({"code":-32000,"message":"the answer is too large to be kept"})"));
+  call.answers.erase(found);
+  TakeAnswer(call, ask_n, is_error, std::move(text));
+}
+
+void CallDesk::TakeAnswer(Call& call, uint64_t ask_n, bool is_error, Payload text) {
+  const auto ask = call.outbox.TakeAsk(ask_n);
+  Seat* seat = ask ? surroundings_.FindSeat(call.seat_id) : nullptr;
+  if (seat != nullptr) seat->Answer(*ask, is_error, std::move(text));
 }
 
 void CallDesk::OnAck(const v1::Ack& ack) {

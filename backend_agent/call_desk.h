@@ -54,6 +54,7 @@ class CallDesk final : public CallObserver {
   void OnDispatch(v1::Dispatch dispatch);
   void OnChunk(const v1::Chunk& chunk);
   void OnCancel(const v1::Cancel& cancel);
+  void OnAnswer(v1::Answer answer);
   void OnAck(const v1::Ack& ack);
   void OnSettle(const v1::Settle& settle);
   void OnVerdict(const v1::Verdict& verdict);
@@ -77,6 +78,8 @@ class CallDesk final : public CallObserver {
   void OnLog(const std::string& call_id, std::string raw_params) override;
   void OnNotification(const std::string& call_id, std::string method,
                       std::string raw_params) override;
+  void OnAsk(const std::string& call_id, uint64_t ask, std::string method,
+             std::string raw_params) override;
   void OnEnd(const std::string& call_id, CallEnd end) override;
   void OnLateEnd(const std::string& call_id, CallEnd end) override;
 
@@ -91,6 +94,13 @@ class CallDesk final : public CallObserver {
     uint64_t size;
     uint64_t acknowledged = 0;
     uint32_t window;
+  };
+
+  // An answer to a request of the backend that arrives in chunks.
+  struct AnswerInPieces {
+    bool is_error;
+    uint64_t size;
+    PayloadBuilder builder;
   };
 
   struct Call {
@@ -110,6 +120,7 @@ class CallDesk final : public CallObserver {
     std::string backend_job;
     CallSpec spec;  // until it is submitted
     std::unique_ptr<Collecting> collecting;
+    std::map<uint64_t, AnswerInPieces> answers;  // by ask_n
     bool started = false;
     bool ended = false;
     bool late_pending = false;  // told RUNNING: the DCC is still at it
@@ -130,6 +141,8 @@ class CallDesk final : public CallObserver {
   bool CheckTombstone(const v1::Dispatch& dispatch);
   void Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class, v1::Reason reason,
               v1::Certainty certainty, std::string detail);
+  void TakeAnswer(Call& call, uint64_t ask_n, bool is_error, Payload text);
+  void OnAnswerChunk(Call& call, const v1::Chunk& chunk);
   void Submit(Call& call, Payload params);
   v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
   void AddOutcome(Call& call, CallEnd end);

@@ -85,6 +85,14 @@ void CallDesk::OnNotification(const std::string& call_id, std::string method,
   MakeReady(*call);
 }
 
+void CallDesk::OnAsk(const std::string& call_id, uint64_t ask, std::string method,
+                     std::string raw_params) {
+  Call* call = Find(call_id);
+  if (call == nullptr) return;
+  call->outbox.AddAsk(ask, std::move(method), Payload(std::move(raw_params)));
+  MakeReady(*call);
+}
+
 void CallDesk::OnEnd(const std::string& call_id, CallEnd end) {
   Call* call = Find(call_id);
   if (call == nullptr || call->ended) return;

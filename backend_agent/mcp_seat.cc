@@ -197,12 +197,22 @@ void McpSeat::Start(const std::string& call_id) {
                                         "the agent's journal cannot be written"));
     return;
   }
+  McpSession* session = session_.get();
+  if (!call.spec.backend_session.empty()) {
+    McpSession* own = client_sessions_.Open(
+        *session_, call.spec.backend_session,
+        {.capabilities = call.spec.client_capabilities, .client_info = call.spec.client_info});
+    if (own != nullptr) {
+      session = own;
+      call.session = call.spec.backend_session;
+    }
+  }
   auto on_reply = [this, call_id](McpReply reply) { OnReply(call_id, std::move(reply)); };
   call.request = call.spec.notification
-                     ? session_->Notify(call.spec.method, call.spec.params, std::move(on_reply))
-                     : session_->Request(call.spec.method, call.spec.params,
-                                         call.spec.wants_progress, std::move(on_reply));
-  if (call.spec.wants_progress) call_of_request_[call.request] = call_id;
+                     ? session->Notify(call.spec.method, call.spec.params, std::move(on_reply))
+                     : session->Request(call.spec.method, call.spec.params,
+                                        call.spec.wants_progress, std::move(on_reply));
+  call_of_request_[{call.session, call.request}] = call_id;
   if (call.spec.run_budget != absl::InfiniteDuration()) {
     call.timer = loop_.After(call.spec.run_budget, [this, call_id] { OnRunBudgetSpent(call_id); });
   }
@@ -228,7 +238,8 @@ void McpSeat::OnRunBudgetSpent(const std::string& id) {
 // False: nothing has been sent to the backend, and nothing will be.
 bool McpSeat::TellBackendOfCancel(const Call& call, std::string_view reason) {
   if (call.request == 0) return false;
-  return session_ == nullptr || session_->CancelRequest(call.request, reason);
+  McpSession* session = SessionOf(call);
+  return session == nullptr || session->CancelRequest(call.request, reason);
 }
 
 // The caller is told; unless nothing was sent the slot stays with the call until the DCC answers.
@@ -238,11 +249,12 @@ void McpSeat::EndLeftCall(Call& call, CallEnd end) {
   end.ran = loop_.Now() - call.started;
   if (session_ != nullptr) end.backend_revision = session_->server().revision;
   const bool over = end.certainty == v1::NOT_STARTED;
+  EndAsksOf(call_id);
   TellLater([this, call_id, end = std::move(end)]() mutable {
     observer_.OnEnd(call_id, std::move(end));
   });
   if (over) {
-    call_of_request_.erase(call.request);
+    call_of_request_.erase({call.session, call.request});
     FreeSlot(call);
     calls_.erase(call_id);
     return;
@@ -293,7 +305,7 @@ void McpSeat::GiveUpLeftCall(const std::string& id, std::string detail) {
   const std::string call_id = id;  // the timer that holds it goes with the call
   auto at = calls_.find(call_id);
   if (at == calls_.end()) return;
-  if (session_ != nullptr) session_->Forget(at->second.request);
+  if (McpSession* session = SessionOf(at->second)) session->Forget(at->second.request);
   Finish(call_id, MakeEnd(v1::LOST, v1::BACKEND_CONNECTION_LOST, v1::UNKNOWN, std::move(detail)));
 }
 

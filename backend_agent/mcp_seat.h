@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "backend_agent/backend.h"
 #include "backend_agent/capability_watcher.h"
+#include "backend_agent/client_sessions.h"
 #include "backend_agent/execution_queue.h"
 #include "backend_agent/mcp_session.h"
 #include "backend_agent/seat.h"
@@ -28,6 +29,9 @@ namespace callboard::agent {
 struct SeatLimits {
   QueueLimits queue;
   SessionLimits session;
+  ClientSessionLimits client_sessions;
+  // Open requests of the backend to clients; one more is answered with an error.
+  size_t asks_max = 256;
   WatcherLimits watcher;
   // After a broken exchange, for the news that the process has died.
   absl::Duration verdict_wait = absl::Milliseconds(250);
@@ -63,7 +67,7 @@ struct SeatDescription {
 // Loop thread only; owned by the agent; everything passed by reference outlives it. While its
 // backend is away calls wait, until their queue deadline; those that expect a process which has
 // ended are refused. Bounds: SeatLimits. May be destroyed from inside any of its callbacks.
-class McpSeat final : public Seat, private McpSession::Events {
+class McpSeat final : public Seat, private McpSession::Events, private ClientSessions::Events {
  public:
   // The number of the process with that pid (0: unknown) which is there now: the former one if it
   // is the same process, else a higher one. See IncarnationCounter.
@@ -88,6 +92,7 @@ class McpSeat final : public Seat, private McpSession::Events {
   Payload Catalogue() const override { return watcher_.catalogue(); }
   void Submit(CallSpec spec) override;
   v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why why) override;
+  void Answer(uint64_t ask, bool is_error, Payload text) override;
   void SetCordon(bool cordoned) override;
   void AssumeBusy() override;
 
@@ -109,19 +114,46 @@ class McpSeat final : public Seat, private McpSession::Events {
     absl::Time submitted;
     absl::Time started;
     absl::Time give_up_at;  // told: the end of late_max
+    std::string session;    // key of the client session it runs in; empty: the shared one
     uint64_t request = 0;
     core::Timer timer;
     CallEnd end;  // kFailing, kEnding
+  };
+  // A request of the backend that waits for a client.
+  struct OpenAsk {
+    std::string call_id;
+    std::string session;
+    std::string raw_id;
   };
 
   // McpSession::Events
   void OnBackendUp() override;
   void OnSessionReady() override;
   void OnBackendDown(BackendExit exit) override;
-  void OnProgress(uint64_t request, std::string raw_params) override;
-  void OnServerNotification(std::string method, std::string raw_params) override;
+  void OnProgress(uint64_t request, std::string raw_params) override {
+    OnProgress("", request, std::move(raw_params));
+  }
+  void OnServerNotification(uint64_t request, std::string method, std::string params) override {
+    OnServerNotification("", request, std::move(method), std::move(params));
+  }
+  void OnServerRequest(uint64_t request, std::string raw_id, std::string method,
+                       std::string params) override {
+    OnServerRequest("", request, std::move(raw_id), std::move(method), std::move(params));
+  }
+
+  // ClientSessions::Events, and the same of the shared session with an empty key.
+  void OnProgress(const std::string& key, uint64_t request, std::string raw_params) override;
+  void OnServerNotification(const std::string& key, uint64_t request, std::string method,
+                            std::string raw_params) override;
+  void OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
+                       std::string method, std::string raw_params) override;
 
   void BeginSession(std::unique_ptr<Backend> backend);
+  // The session a call runs in; nullptr: it is no more.
+  McpSession* SessionOf(const Call& call);
+  // The call a message of the backend belongs to; nullptr if that is not certain.
+  Call* CallOf(const std::string& session, uint64_t request, bool any_lane);
+  void EndAsksOf(const std::string& call_id);
   void SchedulePump();
   void Pump();
   void Start(const std::string& call_id);
@@ -158,9 +190,12 @@ class McpSeat final : public Seat, private McpSession::Events {
   SeatLimits limits_;
 
   std::map<std::string, Call> calls_;
-  std::map<uint64_t, std::string> call_of_request_;
+  std::map<std::pair<std::string, uint64_t>, std::string> call_of_request_;  // by session too
+  std::map<uint64_t, OpenAsk> asks_;
+  uint64_t next_ask_ = 1;
   ExecutionQueue queue_;
   std::unique_ptr<McpSession> session_;
+  ClientSessions client_sessions_;
   CapabilityWatcher watcher_;
   SeatHealth health_;
 

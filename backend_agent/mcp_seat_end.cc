@@ -103,7 +103,8 @@ void McpSeat::Finish(const std::string& call_id, CallEnd end) {
   if (call.phase != Phase::kEnding) end.ran = loop_.Now() - call.started;
   if (session_ != nullptr) end.backend_revision = session_->server().revision;
   FreeSlot(call);
-  call_of_request_.erase(call.request);
+  call_of_request_.erase({call.session, call.request});
+  EndAsksOf(call_id);
   const bool late = call.told;
   auto node = calls_.extract(at);
   ReportHealth();

@@ -9,6 +9,13 @@
 
 namespace callboard::agent {
 
+namespace {
+
+constexpr std::string_view kAllCapabilities =
+    R"({"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}})";
+
+}  // namespace
+
 McpSeat::McpSeat(core::EventLoop& loop, core::Random& random, Spool& spool, CallObserver& calls,
                  SeatObserver& seats, std::unique_ptr<Backend> backend, SeatDescription description,
                  IncarnationProvider next_incarnation, SeatLimits limits)
@@ -20,6 +27,7 @@ McpSeat::McpSeat(core::EventLoop& loop, core::Random& random, Spool& spool, Call
       next_incarnation_(std::move(next_incarnation)),
       limits_(limits),
       queue_(limits.queue),
+      client_sessions_(loop, random, *this, limits.session, limits.client_sessions),
       watcher_(loop, random, spool, limits.watcher, [this] { SeatChanged(); }) {
   queue_.SetOpen(false);
   BeginSession(std::move(backend));
@@ -34,8 +42,13 @@ McpSeat::~McpSeat() {
 
 void McpSeat::BeginSession(std::unique_ptr<Backend> backend) {
   if (backend == nullptr) return;
+  // Where all clients share one session it must be able to ask on behalf of any of them; who cannot
+  // be asked answers with an error.
+  ClientDescription client;
+  if (!backend->may_open_another()) client.capabilities = std::string(kAllCapabilities);
   session_ = std::make_unique<McpSession>(loop_, random_, std::move(backend),
-                                          static_cast<McpSession::Events*>(this), limits_.session);
+                                          static_cast<McpSession::Events*>(this), limits_.session,
+                                          std::move(client));
   session_->Start();
 }
 
@@ -61,6 +74,7 @@ void McpSeat::ReplaceBackend(std::unique_ptr<Backend> backend, SeatDescription d
       EndForDeadProcess(at->second, exit);
       if (alive.expired()) return;
     }
+    client_sessions_.Clear();
     old.reset();
     if (!was_over) OnBackendDown(std::move(exit));
     if (alive.expired()) return;
@@ -124,8 +138,10 @@ void McpSeat::OnBackendDown(BackendExit exit) {
   if (exit.process_ended) process_over_ = true;
   std::vector<std::string> failing;
   for (const auto& [call_id, call] : calls_) {
-    if (call.phase == Phase::kFailing) failing.push_back(call_id);
+    const bool runs_elsewhere = call.phase == Phase::kRunning && !call.session.empty();
+    if (call.phase == Phase::kFailing || runs_elsewhere) failing.push_back(call_id);
   }
+  client_sessions_.Clear();
   for (const std::string& call_id : failing) {
     auto at = calls_.find(call_id);
     if (at == calls_.end()) continue;
@@ -146,44 +162,6 @@ void McpSeat::OnBackendDown(BackendExit exit) {
   }
   ReportHealth();
   SeatChanged();
-}
-
-void McpSeat::OnProgress(uint64_t request, std::string raw_params) {
-  auto at = call_of_request_.find(request);
-  if (at == call_of_request_.end()) return;
-  auto call = calls_.find(at->second);
-  if (call == calls_.end() || call->second.told || call->second.phase != Phase::kRunning) return;
-  Tell([this, call_id = at->second, params = std::move(raw_params)]() mutable {
-    observer_.OnProgress(call_id, std::move(params));
-  });
-}
-
-void McpSeat::OnServerNotification(std::string method, std::string raw_params) {
-  if (method == "notifications/message") {
-    // A log line names no call: it is the running one's if there is no doubt.
-    const Call* only = nullptr;
-    size_t running = 0;
-    for (const auto& [call_id, call] : calls_) {
-      if (!call.slot) continue;
-      ++running;
-      only = &call;
-    }
-    if (running == 1 && only->lane.lane == v1::MAIN && only->phase == Phase::kRunning &&
-        !only->told) {
-      Tell([this, call_id = only->spec.call_id, params = std::move(raw_params)]() mutable {
-        observer_.OnLog(call_id, std::move(params));
-      });
-      return;
-    }
-  } else if (method == "notifications/tools/list_changed") {
-    for (auto& [call_id, call] : calls_) {
-      if (call.phase == Phase::kRunning) call.lists_changed = true;
-    }
-    watcher_.OnListChanged();
-  }
-  Tell([this, method = std::move(method), params = std::move(raw_params)]() mutable {
-    seats_.OnNotice(description_.seat_id, std::move(method), std::move(params));
-  });
 }
 
 // ---- the main lane after a restart of the agent -----------------------------------------------

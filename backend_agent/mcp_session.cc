@@ -36,11 +36,13 @@ std::string RemoveProgressToken(std::string_view params) {
 }  // namespace
 
 McpSession::McpSession(core::EventLoop& loop, core::Random& random,
-                       std::unique_ptr<Backend> backend, Events* events, SessionLimits limits)
+                       std::unique_ptr<Backend> backend, Events* events, SessionLimits limits,
+                       ClientDescription client)
     : loop_(loop),
       backend_(std::move(backend)),
       events_(events),
       limits_(limits),
+      client_(std::move(client)),
       backoff_(limits.retry_first, limits.retry_max, random) {}
 
 McpSession::~McpSession() = default;
@@ -154,6 +156,11 @@ void McpSession::OnDown(BackendExit exit) {
   events_->OnBackendDown(std::move(exit));
 }
 
+void McpSession::Respond(std::string_view raw_id, bool is_error, std::string_view text) {
+  if (state_ == State::kDown) return;
+  SendAside(is_error ? core::MakeRawErrorResponse(raw_id, text) : core::MakeResult(raw_id, text));
+}
+
 void McpSession::Initialize() {
   state_ = State::kInitializing;
   ++epoch_;
@@ -162,11 +169,13 @@ void McpSession::Initialize() {
   const std::string params =
       core::JsonObject()
           .String("protocolVersion", core::RevisionName(core::kNewestLegacyRevision))
-          .Raw("capabilities", "{}")
-          .Raw("clientInfo", core::JsonObject()
-                                 .String("name", "callboard-agent")
-                                 .String("version", CALLBOARD_VERSION)
-                                 .Take())
+          .Raw("capabilities", core::IsObject(client_.capabilities) ? client_.capabilities : "{}")
+          .Raw("clientInfo", core::IsObject(client_.client_info)
+                                 ? client_.client_info
+                                 : core::JsonObject()
+                                       .String("name", "callboard-agent")
+                                       .String("version", CALLBOARD_VERSION)
+                                       .Take())
           .Take();
   initialize_id_ = next_id_++;
   Pending& pending =
@@ -233,7 +242,7 @@ void McpSession::BecomeReady() {
 
 // ---- messages ---------------------------------------------------------------------------------
 
-void McpSession::OnMessage(Payload message) {
+void McpSession::OnMessage(Payload message, uint64_t exchange) {
   std::string_view text = message.view();
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string_view::npos && text[begin] == '[') {
@@ -248,15 +257,15 @@ void McpSession::OnMessage(Payload message) {
     }
     auto alive = lifetime_.Watch();
     for (std::string_view element : elements) {
-      TakeMessage(message, element);
+      TakeMessage(message, element, exchange);
       if (alive.expired()) return;
     }
     return;
   }
-  TakeMessage(message, text);
+  TakeMessage(message, text, exchange);
 }
 
-void McpSession::TakeMessage(const Payload& whole, std::string_view text) {
+void McpSession::TakeMessage(const Payload& whole, std::string_view text, uint64_t exchange) {
   auto message = core::ParseJsonRpc(text, false);
   if (!message.ok()) {
     ++ignored_messages_;
@@ -268,10 +277,10 @@ void McpSession::TakeMessage(const Payload& whole, std::string_view text) {
       TakeResponse(whole, *message);
       return;
     case core::JsonRpcMessage::Kind::kNotification:
-      TakeNotification(*message);
+      TakeNotification(*message, exchange);
       return;
     case core::JsonRpcMessage::Kind::kRequest:
-      AnswerRequest(*message);
+      TakeRequest(*message, exchange);
       return;
   }
 }
@@ -293,7 +302,7 @@ void McpSession::TakeResponse(const Payload& whole, const core::JsonRpcMessage& 
   node.mapped().callback(std::move(reply));
 }
 
-void McpSession::TakeNotification(const core::JsonRpcMessage& message) {
+void McpSession::TakeNotification(const core::JsonRpcMessage& message, uint64_t exchange) {
   if (message.method == "notifications/progress") {
     auto raw = core::FindMember(message.params, "progressToken");
     auto token = raw ? ParseToken(*raw) : std::nullopt;
@@ -303,18 +312,17 @@ void McpSession::TakeNotification(const core::JsonRpcMessage& message) {
     events_->OnProgress(*token, core::RemoveMember(message.params, "progressToken"));
     return;
   }
-  events_->OnServerNotification(message.method, std::string(message.params));
+  events_->OnServerNotification(RequestOf(exchange), message.method, std::string(message.params));
 }
 
-void McpSession::AnswerRequest(const core::JsonRpcMessage& message) {
+void McpSession::TakeRequest(const core::JsonRpcMessage& message, uint64_t exchange) {
   if (state_ == State::kDown) return;
   if (message.method == "ping") {
     SendAside(core::MakeResult(message.id, "{}"));
     return;
   }
-  SendAside(
-      core::MakeErrorResponse(message.id, core::kMethodNotFound,
-                              fmt::format("'{}' is not offered by this client", message.method)));
+  events_->OnServerRequest(RequestOf(exchange), std::string(message.id), message.method,
+                           std::string(message.params));
 }
 
 void McpSession::OnExchangeEnd(uint64_t id, absl::Status status, bool reached) {

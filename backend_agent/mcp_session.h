@@ -49,9 +49,16 @@ struct ServerDescription {
   std::string instructions;  // decoded text
 };
 
-// Owns the backend; owned by a McpSeat. Loop thread only. Requests before the session is ready wait
-// (bounded by the callers); while the backend is away they fail at once. Replies come in order of
-// arrival, exactly one per request unless Forget() was called, never from inside Request().
+// What initialize says of the client; raw JSON. Empty: the agent itself, with no capabilities.
+struct ClientDescription {
+  std::string capabilities;
+  std::string client_info;
+};
+
+// Owns the backend; owned by a McpSeat or by its ClientSessions. Loop thread only. Requests before
+// the session is ready wait (bounded by the callers); while the backend is away they fail at once.
+// Replies come in order of arrival, exactly one per request unless Forget() was called, never from
+// inside Request().
 class McpSession final : private Backend::Events {
  public:
   // May destroy the session.
@@ -66,12 +73,17 @@ class McpSession final : private Backend::Events {
     virtual void OnBackendDown(BackendExit exit) = 0;
     // Params of notifications/progress for a request under way, without the token.
     virtual void OnProgress(uint64_t request, std::string raw_params) = 0;
-    virtual void OnServerNotification(std::string method, std::string raw_params) = 0;
+    // `request`: the one under way whose reply carried the message; 0 if that is not known.
+    virtual void OnServerNotification(uint64_t request, std::string method,
+                                      std::string raw_params) = 0;
+    // To be answered by Respond() with the same raw id.
+    virtual void OnServerRequest(uint64_t request, std::string raw_id, std::string method,
+                                 std::string raw_params) = 0;
   };
   using ReplyCallback = absl::AnyInvocable<void(McpReply)>;
 
   McpSession(core::EventLoop& loop, core::Random& random, std::unique_ptr<Backend> backend,
-             Events* events, SessionLimits limits);
+             Events* events, SessionLimits limits, ClientDescription client = {});
   ~McpSession() override;
 
   void Start() { backend_->Start(this); }
@@ -83,9 +95,12 @@ class McpSession final : private Backend::Events {
   // Tells the backend that the answer to `request` is not wanted. False: it had not been sent, and
   // will not be; it is forgotten.
   bool CancelRequest(uint64_t request, std::string_view reason);
+  // Answers a request of the backend. `text` is a raw result, or a raw error object.
+  void Respond(std::string_view raw_id, bool is_error, std::string_view text);
   // No reply will come; what is under way is given up.
   void Forget(uint64_t request) { pending_.erase(request); }
 
+  bool idle() const { return pending_.empty(); }
   bool up() const { return state_ != State::kDown; }
   bool ready() const { return state_ == State::kReady; }
   const ServerDescription& server() const { return server_; }
@@ -112,7 +127,7 @@ class McpSession final : private Backend::Events {
   // Backend::Events
   void OnUp() override;
   void OnDown(BackendExit exit) override;
-  void OnMessage(Payload message) override;
+  void OnMessage(Payload message, uint64_t exchange) override;
   void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) override;
 
   uint64_t Add(Pending pending);
@@ -123,16 +138,18 @@ class McpSession final : private Backend::Events {
   void OnInitializeReply(McpReply reply);
   void RetryInitialize();
   void BecomeReady();
-  void TakeMessage(const Payload& whole, std::string_view text);
+  void TakeMessage(const Payload& whole, std::string_view text, uint64_t exchange);
   void TakeResponse(const Payload& whole, const core::JsonRpcMessage& message);
-  void TakeNotification(const core::JsonRpcMessage& message);
-  void AnswerRequest(const core::JsonRpcMessage& message);
+  void TakeNotification(const core::JsonRpcMessage& message, uint64_t exchange);
+  void TakeRequest(const core::JsonRpcMessage& message, uint64_t exchange);
+  uint64_t RequestOf(uint64_t exchange) const { return pending_.contains(exchange) ? exchange : 0; }
   void Retire(uint64_t id, std::unique_ptr<BackendExchange> exchange);
 
   core::EventLoop& loop_;
   std::unique_ptr<Backend> backend_;
   Events* events_;
   SessionLimits limits_;
+  const ClientDescription client_;
   core::Backoff backoff_;
   State state_ = State::kDown;
   uint64_t epoch_ = 0;

@@ -74,6 +74,18 @@ void Outbox::AddNotification(std::string method, Payload params) {
   AddBounded({.kind = Kind::kNotification, .body = std::move(params), .method = std::move(method)});
 }
 
+void Outbox::AddAsk(uint64_t ask, std::string method, Payload params) {
+  if (ended_) return;
+  Append(
+      {.kind = Kind::kAsk, .value = ask, .body = std::move(params), .method = std::move(method)});
+}
+
+std::optional<uint64_t> Outbox::TakeAsk(uint64_t n) {
+  auto node = asks_.extract(n);
+  if (node.empty()) return std::nullopt;
+  return node.mapped();
+}
+
 void Outbox::AddBounded(Event event) {
   if (ended_) return;
   if (OverWindow() && logs_waiting_ >= logs_max_) {
@@ -216,6 +228,7 @@ void Outbox::FillHeader(Event& event, v1::CallEvent& item) {
     event.n = ++last_n_;
     waiting_bytes_ -= event.body.size();
     if (event.kind == Kind::kLog || event.kind == Kind::kNotification) --logs_waiting_;
+    if (event.kind == Kind::kAsk) asks_[event.n] = event.value;
     if (event.kind == Kind::kLogsLost) {
       event.body = Payload(fmt::format(
           R"({{"level":"warning","logger":"callboard","data":"{} log messages were left out because the client reads too slowly"}})",
@@ -241,6 +254,10 @@ void Outbox::FillHeader(Event& event, v1::CallEvent& item) {
     case Kind::kNotification:
       item.mutable_notification()->set_method(event.method);
       SetBody(event.body, item.mutable_notification()->mutable_params());
+      return;
+    case Kind::kAsk:
+      item.mutable_ask()->set_method(event.method);
+      SetBody(event.body, item.mutable_ask()->mutable_params());
       return;
     case Kind::kOutcome:
       *item.mutable_outcome() = *event.outcome;

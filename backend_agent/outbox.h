@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend_agent/frame_builder.h"
@@ -27,6 +29,11 @@ class Outbox final {
   void AddProgress(Payload params);
   void AddLog(Payload params);
   void AddNotification(std::string method, Payload params);
+  // `ask`: the seat's number of it.
+  void AddAsk(uint64_t ask, std::string method, Payload params);
+  // The seat's number of the ask that was written as event `n`; nullopt: there is none, or it has
+  // been answered. It counts as answered from now on.
+  std::optional<uint64_t> TakeAsk(uint64_t n);
   // `outcome.body` is ignored: the text is `body`.
   void AddOutcome(v1::Outcome outcome, Payload body);
 
@@ -61,6 +68,7 @@ class Outbox final {
     kProgress,
     kLog,
     kNotification,
+    kAsk,
     kLogsLost,
     kOutcome
   };
@@ -68,7 +76,7 @@ class Outbox final {
   struct Event {
     Kind kind;
     uint64_t n = 0;          // 0: not written yet
-    uint64_t value = 0;      // ahead, incarnation, or the number of lost logs
+    uint64_t value = 0;      // ahead, incarnation, the number of lost logs, or the ask
     uint64_t sent_to = 0;    // bytes of the body written since Attach, from its beginning
     uint64_t in_flight = 0;  // of these, not acknowledged
     Payload body;
@@ -85,7 +93,8 @@ class Outbox final {
   void CountSent(Event& event, uint64_t bytes);
 
   std::deque<Event> events_;
-  size_t cursor_ = 0;  // the event that is written next
+  std::map<uint64_t, uint64_t> asks_;  // written and not answered: the seat's numbers by n
+  size_t cursor_ = 0;                  // the event that is written next
   uint64_t offset_ = 0;
   bool header_written_ = false;
   uint64_t last_n_ = 0;

@@ -33,7 +33,11 @@ struct CallSpec {
   bool wants_progress = false;
   bool read_only = false;
   bool idempotent = false;
+  // Calls with one key share one MCP session at the backend; empty: the one of all others.
   std::string backend_session;
+  // Of the client, raw JSON, for a session of its own.
+  std::string client_capabilities;
+  std::string client_info;
 };
 
 // How a call ended at the seat.
@@ -64,6 +68,10 @@ class CallObserver {
   virtual void OnLog(const std::string& call_id, std::string raw_params) = 0;
   virtual void OnNotification(const std::string& call_id, std::string method,
                               std::string raw_params) = 0;
+  // A request of the backend to the client of that call, to be answered by Seat::Answer with the
+  // same number. It ends with the call at the latest.
+  virtual void OnAsk(const std::string& call_id, uint64_t ask, std::string method,
+                     std::string raw_params) = 0;
   // The end as the caller is told it. When the caller's run budget ends while the DCC is still at
   // work this is EXPIRED with certainty RUNNING, and the slot stays taken until OnSlotFree.
   virtual void OnEnd(const std::string& call_id, CallEnd end) = 0;
@@ -98,6 +106,9 @@ class Seat {
   // and CANNOT_STOP: it runs on: the caller is told at once by OnEnd(CANCELLED, RUNNING), the slot
   // stays taken until the DCC answers, then OnLateEnd. OVER: not known here.
   virtual v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why why) = 0;
+
+  // The client's answer to OnAsk: a raw result or a raw error object. One that is over is ignored.
+  virtual void Answer(uint64_t ask, bool is_error, Payload text) = 0;
 
   virtual void SetCordon(bool cordoned) = 0;
   // After a restart of the agent: an earlier run's call may still be at work in this DCC, so the

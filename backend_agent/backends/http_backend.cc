@@ -348,7 +348,7 @@ void HttpBackend::GoDown(BackendExit exit) {
 // Posted, so that the session may destroy the exchange, or all, in answer to it.
 void HttpBackend::PostMessage(Payload message) {
   loop_.Post(lifetime_.Wrap([this, message = std::move(message)]() mutable {
-    if (events_ != nullptr) events_->OnMessage(std::move(message));
+    if (events_ != nullptr) events_->OnMessage(std::move(message), 0);
   }));
 }
 

@@ -189,7 +189,7 @@ void StdioBackend::EndLine() {
     awaiting_.erase(*id);
   }
   if (events_ == nullptr) return;
-  events_->OnMessage(std::move(line));
+  events_->OnMessage(std::move(line), 0);
 }
 
 // A line that could not be kept. The call it answers ends; without knowing which, nothing can.

@@ -6,6 +6,7 @@
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
 
 namespace callboard::server {
@@ -84,6 +85,7 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
     dispatch.mutable_client()->set_revision(session->revision);
     dispatch.mutable_client()->set_capabilities(session->capabilities);
     dispatch.mutable_client()->set_client_info(session->client_info);
+    if (MayBeAsked(*session)) dispatch.set_backend_session(session->id);
   }
   dispatch.set_fair_key(principal.empty() ? request.session_id() : principal);
   dispatch.set_principal_display(std::move(principal));
@@ -115,6 +117,7 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   call.outcome_seen = false;
   call.body = {};
   call.asks.clear();
+  call.answers.clear();
   if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;
   SetPhase(call, v1::CALL_RETRYING,
            fmt::format("retry {} of {}: {}", call.attempt, kAttemptsMax, why));
@@ -203,6 +206,7 @@ void CallFlow::AddVerdict(AgentSession& link, const CallId& id, uint32_t attempt
 }
 
 void CallFlow::Continue(AgentSession& link, const LiveCall& call) {
+  for (const auto& [ask_n, answer] : call.answers) SendAnswer(link, call, ask_n, answer);
   if (call.outcome_seen && !call.body.complete()) {
     return AddVerdict(link, call.id, call.attempt, v1::Verdict::CONTINUE, call.outcome_n - 1,
                       call.body.received);

@@ -7,6 +7,7 @@
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
 
 namespace callboard::server {
@@ -34,10 +35,6 @@ v1::Body* BodyOf(v1::CallEvent& event) {
     default:
       return nullptr;
   }
-}
-
-bool MayBeAsked(const Session* session) {
-  return session != nullptr && session->revision < "2026-07-28";
 }
 
 // The end of a call as its agent tells it.
@@ -265,7 +262,14 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
 
 void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
   const Session* session = plane_.sessions.Find(call.request.session_id());
-  if (call.ended || !MayBeAsked(session) || call.asks.size() >= kAsksMax || !OpenStream(call) ||
+  if (session != nullptr && !MayBeAsked(*session, ask.method())) {
+    AckLater(call);
+    return AnswerAsk(
+        call, n, "",
+        core::MakeErrorObject(core::kMethodNotFound,
+                              fmt::format("the client does not offer '{}'", ask.method())));
+  }
+  if (call.ended || session == nullptr || call.asks.size() >= kAsksMax || !OpenStream(call) ||
       call.stream->reader == nullptr) {
     AckLater(call);
     return AnswerAsk(
@@ -299,21 +303,33 @@ bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer
 
 void CallFlow::AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                          const std::string& error) {
+  v1::AskAnswer& answer = call.answers[ask_n];
+  if (error.empty()) {
+    answer.set_result(result);
+  } else {
+    answer.set_error(error);
+  }
   AgentSession* link = agents_->LinkOf(call.agent_id);
-  if (link == nullptr) return;  // the agent ends its asks when the link is cut
-  v1::Answer& answer = *link->outbox().Control().mutable_answer();
+  if (link != nullptr && call.step == CallStep::kSent) SendAnswer(*link, call, ask_n, answer);
+  if (call.answers.size() > kAsksMax) call.answers.erase(call.answers.begin());
+}
+
+void CallFlow::SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask_n,
+                          const v1::AskAnswer& said) {
+  v1::Answer& answer = *link.outbox().Control().mutable_answer();
   answer.set_call_id(call.id.str());
   answer.set_attempt(call.attempt);
   answer.set_ask_n(ask_n);
-  const std::string& text = error.empty() ? result : error;
-  v1::Body& body = error.empty() ? *answer.mutable_result() : *answer.mutable_error();
+  const bool is_error = !said.error().empty();
+  const std::string& text = is_error ? said.error() : said.result();
+  v1::Body& body = is_error ? *answer.mutable_error() : *answer.mutable_result();
   if (text.size() <= kInlineMax) {
     body.set_inline_(text);
   } else {
     body.set_size(text.size());
-    link->outbox().AddBody(call.id, call.attempt, ask_n, std::make_shared<const std::string>(text));
+    link.outbox().AddBody(call.id, call.attempt, ask_n, std::make_shared<const std::string>(text));
   }
-  link->ScheduleFlush();
+  link.ScheduleFlush();
 }
 
 // ---- streams ------------------------------------------------------------------------------------

@@ -132,6 +132,8 @@ class CallFlow final : public AgentCalls {
   void ShowStatus(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                  const std::string& error);
+  void SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask_n,
+                  const v1::AskAnswer& said);
 
   // call_end.cc
   void Arm(LiveCall& call);

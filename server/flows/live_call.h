@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -94,6 +95,8 @@ struct LiveCall {
   InvokeSource* source = nullptr;
   std::shared_ptr<Stream> stream;
   std::set<uint64_t> asks;  // open ones, by ask_n
+  // What the agent may not have got, by ask_n: said again after a cut. Bounded by asks_max.
+  std::map<uint64_t, v1::AskAnswer> answers;
 
   uint32_t window = 0;
   uint64_t window_used = 0;  // consumed since the window was last raised

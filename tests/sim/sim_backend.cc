@@ -103,7 +103,7 @@ void SimBackend::Deliver(uint64_t exchange, std::string text, bool last) {
     // Over HTTP what belongs to no open connection has nowhere to go.
     if (!up_ || (http && open_.count(exchange) == 0)) return;
     const auto alive = lifetime_.Watch();
-    if (!text.empty()) events_->OnMessage(agent::Payload(std::move(text)));
+    if (!text.empty()) events_->OnMessage(agent::Payload(std::move(text)), 0);
     if (alive.expired() || !http || !last) return;
     EndExchange(exchange, absl::OkStatus(), true);
   });

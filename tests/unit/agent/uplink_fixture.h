@@ -110,6 +110,7 @@ class FakeSeat final : public agent::Seat {
   struct Asked {
     std::vector<agent::CallSpec> submitted;
     std::vector<std::string> cancelled;
+    std::vector<std::string> answers;
     bool cordoned = false;
     bool assumed_busy = false;
     v1::CancelAck::Effect cancel_effect = v1::CancelAck::DELIVERED;
@@ -128,6 +129,10 @@ class FakeSeat final : public agent::Seat {
   v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why) override {
     asked_.cancelled.push_back(call_id);
     return asked_.cancel_effect;
+  }
+  void Answer(uint64_t ask, bool is_error, agent::Payload text) override {
+    asked_.answers.push_back(
+        fmt::format("{} {} {}", ask, is_error ? "error" : "result", text.view()));
   }
   void SetCordon(bool cordoned) override { asked_.cordoned = cordoned; }
   void AssumeBusy() override { asked_.assumed_busy = true; }

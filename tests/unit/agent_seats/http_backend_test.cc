@@ -64,7 +64,7 @@ class HttpBackendTest : public testing::Test, public Backend::Events {
 
   void OnUp() override { told.push_back("up"); }
   void OnDown(BackendExit exit) override { told.push_back("down: " + exit.detail); }
-  void OnMessage(Payload message) override {
+  void OnMessage(Payload message, uint64_t) override {
     told.push_back(message.size() < 200 ? std::string(message.view())
                                         : std::to_string(message.size()) + " bytes");
   }

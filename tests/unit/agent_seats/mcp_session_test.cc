@@ -9,8 +9,9 @@ using McpSession = SeatFixture;
 TEST_F(McpSession, InitializesWithTheNewestLegacyRevisionAndTakesAnOlderOne) {
   BringUp();
   EXPECT_EQ(backend->sent[0].method, "initialize");
-  EXPECT_NE(backend->sent[0].text.find(R"("protocolVersion":"2025-11-25","capabilities":{})"),
-            std::string::npos);
+  EXPECT_NE(
+      backend->sent[0].text.find(R"("protocolVersion":"2025-11-25","capabilities":{"roots":)"),
+      std::string::npos);
   EXPECT_EQ(backend->sent[1].method, "notifications/initialized");
   EXPECT_EQ(seat->State().server_info(), R"({"name":"x"})");
   EXPECT_EQ(seat->State().capabilities(), R"({"tools":{}})");

@@ -29,7 +29,14 @@ class PlayedBackend final : public Backend {
 
   explicit PlayedBackend(core::EventLoop& loop) : loop_(loop) {}
 
-  void Start(Events* events) override { events_ = events; }
+  void Start(Events* events) override {
+    events_ = events;
+    if (is_another) Up();
+  }
+  void Stop(absl::AnyInvocable<void()> done) override {
+    if (on_stop) on_stop();
+    done();
+  }
   std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool reply) override {
     auto message = core::ParseJsonRpc(text, true);
     EXPECT_TRUE(message.ok()) << text;
@@ -52,6 +59,14 @@ class PlayedBackend final : public Backend {
     loop_.Post([this, callback = std::move(callback)]() mutable { callback(probe_answer); });
   }
   bool ends_unanswered_exchanges() const override { return ends_unanswered; }
+  std::unique_ptr<Backend> OpenAnother() override {
+    if (!has_sessions) return nullptr;
+    auto another = std::make_unique<PlayedBackend>(loop_);
+    another->is_another = true;
+    others.push_back(another.get());
+    return another;
+  }
+  bool may_open_another() const override { return has_sessions; }
   std::string description() const override { return "played"; }
   int64_t pid() const override { return process; }
 
@@ -68,8 +83,9 @@ class PlayedBackend final : public Backend {
                        .detail = fmt::format("blender was killed by signal {}", signal)});
     });
   }
-  void Say(std::string text) {
-    Later([this, text = std::move(text)] { events_->OnMessage(Payload(text)); });
+  void Say(std::string text, uint64_t exchange = 0) {
+    Later(
+        [this, text = std::move(text), exchange] { events_->OnMessage(Payload(text), exchange); });
   }
   void Answer(uint64_t id, const std::string& result) {
     Say(core::MakeResult(fmt::format("{}", id), result));
@@ -96,6 +112,10 @@ class PlayedBackend final : public Backend {
   std::map<std::string, std::string> pages = {{"", R"({"tools":[{"name":"a"}]})"}};
   std::string initialize_result =
       R"({"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x"}})";
+  std::vector<PlayedBackend*> others;  // what OpenAnother() gave
+  bool has_sessions = false;
+  bool is_another = false;
+  std::function<void()> on_stop;
   bool answers_initialize = true;
   bool answers_ping = true;
   bool answers_list = true;
@@ -119,6 +139,7 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
     seat.reset();
     auto made = std::make_unique<PlayedBackend>(loop);
     backend = made.get();
+    backend->has_sessions = has_sessions;
     seat = std::make_unique<McpSeat>(
         loop, random, spool, *this, *this, std::move(made),
         SeatDescription{.seat_id = "5ea7", .name = "blender", .app = "blender"},
@@ -164,6 +185,9 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   void OnNotification(const std::string& id, std::string method, std::string) override {
     told.push_back(fmt::format("{} {}", id, method));
   }
+  void OnAsk(const std::string& id, uint64_t ask, std::string method, std::string) override {
+    told.push_back(fmt::format("{} ask {} {}", id, ask, method));
+  }
   void OnEnd(const std::string& id, CallEnd end) override {
     told.push_back(fmt::format("{} end {} {} {}", id, v1::OutcomeClass_Name(end.outcome_class),
                                v1::Reason_Name(end.reason), v1::Certainty_Name(end.certainty)));
@@ -189,6 +213,7 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   std::function<void()> on_starting;
   std::function<void()> on_end;
   bool may_start = true;
+  bool has_sessions = false;  // of the backend MakeSeat makes
   int seat_changes = 0;
   int64_t last_pid = 0;
   uint64_t incarnation = 0;

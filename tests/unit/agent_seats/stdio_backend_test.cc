@@ -49,7 +49,7 @@ class StdioBackendTest : public testing::Test, public Backend::Events {
     exit_ = exit;
     ++downs_;
   }
-  void OnMessage(Payload message) override { messages_.emplace_back(message.view()); }
+  void OnMessage(Payload message, uint64_t) override { messages_.emplace_back(message.view()); }
   void OnExchangeEnd(uint64_t id, absl::Status status, bool) override {
     ends_.emplace_back(id, status);
   }

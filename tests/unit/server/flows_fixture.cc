@@ -227,11 +227,12 @@ std::unique_ptr<FakeAgent> FlowsTest::Link(std::string boot, uint64_t epoch, std
   return agent;
 }
 
-std::string FlowsTest::OpenSession(std::string surface) {
+std::string FlowsTest::OpenSession(std::string surface, std::string capabilities) {
   v1::OpenSessionRequest request;
   request.set_principal("anna");
   request.set_revision("2025-11-25");
   request.set_surface(std::move(surface));
+  request.set_capabilities(std::move(capabilities));
   std::string id;
   plane->OpenSession(request, [&](absl::StatusOr<v1::Session> session) {
     ASSERT_TRUE(session.ok()) << session.status();

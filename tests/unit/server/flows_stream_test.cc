@@ -194,24 +194,75 @@ TEST_F(FlowsTest, UnknownStreamsAreNotFound) {
   EXPECT_TRUE(absl::IsNotFound(*listener->end));
 }
 
-TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Invoke(Call(session));
-  const v1::Dispatch call = agent->TakeDispatch();
+v1::AgentItem Elicitation(const v1::Dispatch& call) {
   v1::AgentItem ask;
   ask.mutable_call_event()->set_call_id(call.call_id());
   ask.mutable_call_event()->set_attempt(1);
   ask.mutable_call_event()->set_n(1);
   ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
   ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
-  agent->Say(std::move(ask));
-  loop.RunReady();
-  ASSERT_TRUE(caller->events.back().has_ask());
+  return ask;
+}
+
+v1::SendRequest Accepting(const std::string& session, const v1::InvokeEvent& event) {
   v1::SendRequest send;
   send.set_session_id(session);
-  send.mutable_answer()->set_ask_id(caller->events.back().ask().ask_id());
+  send.mutable_answer()->set_ask_id(event.ask().ask_id());
   send.mutable_answer()->set_result(R"({"action":"accept"})");
+  return send;
+}
+
+constexpr char kAsked[] = R"({"elicitation":{}})";
+
+TEST_F(FlowsTest, AnswerGivenWhileTheLinkIsCutReachesTheAgentAfterwards) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", kAsked);
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Say(Elicitation(call));
+  loop.RunReady();
+  const v1::SendRequest send = Accepting(session, caller->events.back());
+  agent->Cut();
+  loop.RunReady();
+  EXPECT_TRUE(plane->Send(send)->found());
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  auto answer = back->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().ask_n(), 1u);
+  EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
+}
+
+TEST_F(FlowsTest, ClientThatCannotBeAskedIsNotAsked) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession("facade", R"({"sampling":{}})")));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Say(Elicitation(call));
+  loop.RunReady();
+  auto answer = agent->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_NE(answer->answer().error().inline_().find("does not offer 'elicitation/create'"),
+            std::string::npos);
+  for (const v1::InvokeEvent& event : caller->events) EXPECT_FALSE(event.has_ask());
+}
+
+TEST_F(FlowsTest, OnlyAClientThatCanBeAskedHasASessionOfItsOwnAtTheBackend) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", kAsked);
+  auto asked = Invoke(Call(session));
+  EXPECT_EQ(agent->TakeDispatch().backend_session(), session);
+  auto plain = Invoke(Call(OpenSession()));
+  EXPECT_EQ(agent->TakeDispatch().backend_session(), "");
+}
+
+TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", kAsked);
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Say(Elicitation(call));
+  loop.RunReady();
+  ASSERT_TRUE(caller->events.back().has_ask());
+  const v1::SendRequest send = Accepting(session, caller->events.back());
   EXPECT_TRUE(plane->Send(send)->found());
   EXPECT_FALSE(plane->Send(send)->found());
   loop.RunReady();

@@ -1,0 +1,130 @@
+// McpSeat, what the backend says by itself: progress, notifications, requests to clients.
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend_agent/mcp_seat.h"
+#include "core/mcp/json.h"
+#include "core/mcp/jsonrpc.h"
+#include "fmt/format.h"
+
+namespace callboard::agent {
+namespace {
+
+bool ConcernsEverybody(std::string_view method) {
+  return method.ends_with("/list_changed") || method == "notifications/resources/updated";
+}
+
+}  // namespace
+
+McpSession* McpSeat::SessionOf(const Call& call) {
+  return call.session.empty() ? session_.get() : client_sessions_.Find(call.session);
+}
+
+McpSeat::Call* McpSeat::CallOf(const std::string& session, uint64_t request, bool any_lane) {
+  if (request != 0) {
+    auto at = call_of_request_.find({session, request});
+    auto call = at == call_of_request_.end() ? calls_.end() : calls_.find(at->second);
+    const bool runs =
+        call != calls_.end() && !call->second.told && call->second.phase == Phase::kRunning;
+    return runs ? &call->second : nullptr;
+  }
+  // A message that names no call is the running one's if there is no doubt.
+  Call* only = nullptr;
+  for (auto& [call_id, call] : calls_) {
+    if (!call.slot || call.session != session) continue;
+    if (only != nullptr) return nullptr;
+    only = &call;
+  }
+  if (only == nullptr || only->told || only->phase != Phase::kRunning) return nullptr;
+  return any_lane || only->lane.lane == v1::MAIN ? only : nullptr;
+}
+
+void McpSeat::OnProgress(const std::string& key, uint64_t request, std::string raw_params) {
+  const Call* call = CallOf(key, request, true);
+  if (call == nullptr) return;
+  Tell([this, call_id = call->spec.call_id, params = std::move(raw_params)]() mutable {
+    observer_.OnProgress(call_id, std::move(params));
+  });
+}
+
+void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std::string method,
+                                   std::string raw_params) {
+  const bool is_log = method == "notifications/message";
+  if (method == "notifications/cancelled") {
+    // The backend no longer wants an answer of ours.
+    const auto raw_id = core::FindMember(raw_params, "requestId");
+    std::erase_if(asks_, [&](const auto& ask) {
+      return raw_id && ask.second.session == key && ask.second.raw_id == *raw_id;
+    });
+    return;
+  }
+  const Call* call = nullptr;
+  if (!ConcernsEverybody(method) && (is_log || request != 0)) call = CallOf(key, request, false);
+  if (call != nullptr) {
+    Tell([this, is_log, call_id = call->spec.call_id, method = std::move(method),
+          params = std::move(raw_params)]() mutable {
+      if (is_log) {
+        observer_.OnLog(call_id, std::move(params));
+      } else {
+        observer_.OnNotification(call_id, std::move(method), std::move(params));
+      }
+    });
+    return;
+  }
+  if (method == "notifications/tools/list_changed") {
+    for (auto& [call_id, running] : calls_) {
+      if (running.phase == Phase::kRunning) running.lists_changed = true;
+    }
+    watcher_.OnListChanged();
+  }
+  Tell([this, method = std::move(method), params = std::move(raw_params)]() mutable {
+    seats_.OnNotice(description_.seat_id, std::move(method), std::move(params));
+  });
+}
+
+void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
+                              std::string method, std::string raw_params) {
+  const Call* call = CallOf(key, request, true);
+  if (call == nullptr || asks_.size() >= limits_.asks_max) {
+    McpSession* session = key.empty() ? session_.get() : client_sessions_.Find(key);
+    const bool full = call != nullptr;
+    if (session == nullptr) return;
+    return session->Respond(
+        raw_id, true,
+        core::MakeErrorObject(
+            full ? core::kServerError : core::kMethodNotFound,
+            full ? fmt::format("{} requests to clients are open already", asks_.size())
+                 : fmt::format("there is no client to pass '{}' to: it belongs to no call that is "
+                               "certain to be its cause",
+                               method)));
+  }
+  const uint64_t ask = next_ask_++;
+  asks_[ask] = {call->spec.call_id, key, std::move(raw_id)};
+  Tell([this, ask, call_id = call->spec.call_id, method = std::move(method),
+        params = std::move(raw_params)]() mutable {
+    if (asks_.contains(ask)) observer_.OnAsk(call_id, ask, std::move(method), std::move(params));
+  });
+}
+
+void McpSeat::Answer(uint64_t ask, bool is_error, Payload text) {
+  auto node = asks_.extract(ask);
+  if (node.empty()) return;
+  const OpenAsk& open = node.mapped();
+  McpSession* session = open.session.empty() ? session_.get() : client_sessions_.Find(open.session);
+  if (session != nullptr) session->Respond(open.raw_id, is_error, text.view());
+}
+
+void McpSeat::EndAsksOf(const std::string& call_id) {
+  std::vector<uint64_t> over;
+  for (const auto& [ask, open] : asks_) {
+    if (open.call_id == call_id) over.push_back(ask);
+  }
+  for (const uint64_t ask : over) {
+    Answer(ask, true,
+           Payload(core::MakeErrorObject(core::kServerError,
+                                         "the call that led to this request is over")));
+  }
+}
+
+}  // namespace callboard::agent

@@ -1,0 +1,174 @@
+// Tests of what a backend says by itself: requests to clients, notifications of one call.
+#include "tests/unit/agent_seats/seat_fixture.h"
+
+namespace callboard::agent {
+namespace {
+
+class McpSeatAsks : public SeatFixture {
+ protected:
+  CallSpec Client(std::string id, std::string session) {
+    CallSpec spec = Tool(std::move(id));
+    spec.backend_session = std::move(session);
+    spec.client_capabilities = R"({"sampling":{}})";
+    spec.client_info = R"({"name":"claude","version":"2"})";
+    return spec;
+  }
+  void MakeSeatWithSessions(SeatLimits limits = {}) {
+    has_sessions = true;
+    MakeSeat(limits);
+    BringUp();
+  }
+  static std::string Sampling(std::string_view raw_id) {
+    return core::MakeRequest(raw_id, "sampling/createMessage", R"({"maxTokens":5})");
+  }
+};
+
+TEST_F(McpSeatAsks, AskGoesToTheRunningCallAndItsAnswerBackUnderTheBackendsId) {
+  BringUp();
+  Submit(Tool("A"));
+  backend->Say(Sampling("\"s-1\""));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A ask 1 sampling/createMessage");
+  seat->Answer(1, false, Payload(std::string(R"({"role":"assistant"})")));
+  EXPECT_EQ(backend->sent.back().text,
+            R"({"jsonrpc":"2.0","id":"s-1","result":{"role":"assistant"}})");
+  const size_t sent = backend->sent.size();
+  seat->Answer(1, false, Payload(std::string("{}")));
+  EXPECT_EQ(backend->sent.size(), sent) << "an ask is answered once";
+}
+
+TEST_F(McpSeatAsks, AskWithoutACallIsAnsweredHere) {
+  BringUp();
+  backend->Say(Sampling("7"));
+  loop.RunReady();
+  EXPECT_TRUE(told.empty());
+  EXPECT_NE(backend->sent.back().text.find(R"("id":7,"error":{"code":-32601)"), std::string::npos)
+      << backend->sent.back().text;
+}
+
+TEST_F(McpSeatAsks, ClientsAnswerIsRefusedOnItsBehalfWhenTheCallEnds) {
+  BringUp();
+  Submit(Tool("A"));
+  backend->Say(Sampling("8"));
+  loop.RunReady();
+  seat->Cancel("A", v1::Cancel::CLIENT);
+  loop.RunReady();
+  const auto& answer = backend->sent.back().text;
+  EXPECT_NE(answer.find(R"("id":8,"error":{"code":-32000)"), std::string::npos) << answer;
+}
+
+TEST_F(McpSeatAsks, BackendThatTakesItsRequestBackGetsNoAnswer) {
+  BringUp();
+  Submit(Tool("A"));
+  backend->Say(Sampling("9"));
+  backend->Say(core::MakeNotification("notifications/cancelled", R"({"requestId":9})"));
+  loop.RunReady();
+  const size_t sent = backend->sent.size();
+  seat->Answer(1, false, Payload(std::string("{}")));
+  EXPECT_EQ(backend->sent.size(), sent);
+}
+
+TEST_F(McpSeatAsks, OneMoreThanTheBoundIsAnsweredWithAnError) {
+  SeatLimits limits;
+  limits.asks_max = 1;
+  MakeSeat(limits);
+  BringUp();
+  Submit(Tool("A"));
+  backend->Say(Sampling("1"));
+  backend->Say(Sampling("2"));
+  loop.RunReady();
+  EXPECT_NE(backend->sent.back().text.find(R"("id":2,"error")"), std::string::npos);
+}
+
+TEST_F(McpSeatAsks, SharedSessionOffersAllThatSomeClientMayOffer) {
+  BringUp();
+  EXPECT_NE(backend->Last("initialize").text.find(R"("sampling":{})"), std::string::npos);
+}
+
+TEST_F(McpSeatAsks, ClientWithCapabilitiesHasASessionOfItsOwnWhereTheBackendHasSessions) {
+  MakeSeatWithSessions();
+  EXPECT_EQ(backend->Last("initialize").text.find("sampling"), std::string::npos);
+  Submit(Client("A", "s1"));
+  ASSERT_EQ(backend->others.size(), 1u);
+  PlayedBackend* own = backend->others[0];
+  EXPECT_NE(own->Last("initialize").text.find(R"("capabilities":{"sampling":{}})"),
+            std::string::npos);
+  EXPECT_NE(own->Last("initialize").text.find(R"("name":"claude")"), std::string::npos);
+  EXPECT_EQ(backend->Count("tools/call"), 0u);
+  own->Answer(own->Last("tools/call").exchange, R"({"content":[]})");
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A end RESULT REASON_UNSPECIFIED FINISHED");
+  Submit(Client("B", "s1"));
+  EXPECT_EQ(backend->others.size(), 1u) << "the same client, the same session";
+}
+
+TEST_F(McpSeatAsks, AskOfAClientsSessionReachesThatClientOnly) {
+  MakeSeatWithSessions();
+  CallSpec first = Client("A", "s1");
+  CallSpec second = Client("B", "s2");
+  first.lane = second.lane = v1::FREE;
+  Submit(std::move(first));
+  Submit(std::move(second));
+  ASSERT_EQ(backend->others.size(), 2u);
+  backend->others[1]->Say(Sampling("5"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "B ask 1 sampling/createMessage");
+  seat->Answer(1, false, Payload(std::string("{}")));
+  EXPECT_EQ(backend->others[1]->sent.back().text, R"({"jsonrpc":"2.0","id":5,"result":{}})");
+}
+
+TEST_F(McpSeatAsks, MessageInTheReplyOfACallBelongsToThatCall) {
+  BringUp();
+  CallSpec first = Tool("A");
+  CallSpec second = Tool("B");
+  first.lane = second.lane = v1::FREE;
+  Submit(std::move(first));
+  const uint64_t exchange = LastCall();
+  Submit(std::move(second));
+  backend->Say(Sampling("1"), exchange);
+  backend->Say(core::MakeNotification("notifications/custom", "{}"), exchange);
+  loop.RunReady();
+  EXPECT_EQ(told[told.size() - 2], "A ask 1 sampling/createMessage");
+  EXPECT_EQ(told.back(), "A notifications/custom");
+}
+
+TEST_F(McpSeatAsks, DeathOfTheProcessEndsTheCallsOfAllSessions) {
+  MakeSeatWithSessions();
+  Submit(Client("A", "s1"));
+  backend->Die(9);
+  loop.RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(told.back(), "A end LOST DCC_EXITED UNKNOWN");
+}
+
+TEST_F(McpSeatAsks, UnusedSessionOfAClientIsEnded) {
+  SeatLimits limits;
+  limits.client_sessions.idle = absl::Minutes(1);
+  MakeSeatWithSessions(limits);
+  Submit(Client("A", "s1"));
+  PlayedBackend* own = backend->others[0];
+  bool stopped = false;
+  own->on_stop = [&] { stopped = true; };
+  own->Answer(own->Last("tools/call").exchange, "{}");
+  loop.RunFor(absl::Minutes(2));
+  EXPECT_TRUE(stopped);
+}
+
+TEST_F(McpSeatAsks, BeyondTheBoundTheLongestUnusedSessionMakesRoom) {
+  SeatLimits limits;
+  limits.client_sessions.sessions_max = 1;
+  MakeSeatWithSessions(limits);
+  CallSpec first = Client("A", "s1");
+  Submit(std::move(first));
+  CallSpec second = Client("B", "s2");
+  second.lane = v1::FREE;
+  Submit(std::move(second));
+  EXPECT_EQ(backend->others.size(), 1u) << "the only one is in use: the shared one serves";
+  EXPECT_EQ(backend->Count("tools/call"), 1u);
+  backend->others[0]->Answer(backend->others[0]->Last("tools/call").exchange, "{}");
+  loop.RunReady();
+  Submit(Client("C", "s3"));
+  EXPECT_EQ(backend->others.size(), 2u);
+}
+
+}  // namespace
+}  // namespace callboard::agent
