@@ -16,6 +16,8 @@ namespace callboard::agent {
 namespace {
 
 constexpr size_t kLineEdgeBytes = 256;
+// Of a line that is no message, as much as tells a person what it is.
+constexpr size_t kForeignBytesMax = 200;
 
 std::optional<uint64_t> ParseId(std::string_view raw) {
   uint64_t id = 0;
@@ -172,14 +174,16 @@ void StdioBackend::EndLine() {
   Payload line = line_.Take();
   if (blank) return;
   if (!json) {
-    Log(printed_head);
+    LogForeign(printed_head);
     return;
   }
   const std::string_view text = line.view();
   if (text.size() <= kInlineBodyMax) {
     auto message = core::ParseJsonRpc(text, true);
-    if (message.status().code() == absl::StatusCode::kInvalidArgument) {
-      Log(text);
+    // An array may be a batch of the 2025-03-26 revision.
+    if (!message.ok() && (core::IsObject(text.substr(text.find_first_not_of(" \t\r"))) ||
+                          message.status().code() == absl::StatusCode::kInvalidArgument)) {
+      LogForeign(text);
       return;
     }
     if (message.ok() && (!message->result.empty() || !message->error.empty())) {
@@ -226,9 +230,19 @@ void StdioBackend::OnError(std::string_view bytes) {
   }
 }
 
+void StdioBackend::LogForeign(std::string_view line) {
+  ++foreign_lines_;
+  Log(line.substr(0, kForeignBytesMax));
+}
+
 void StdioBackend::Log(std::string_view line) {
   log_.emplace_back(line.substr(0, config_.log_line_bytes_max));
-  if (log_.size() > config_.log_lines_max) log_.pop_front();
+  log_bytes_ += log_.back().size();
+  while (log_.size() > 1 &&
+         (log_.size() > config_.log_lines_max || log_bytes_ > config_.log_bytes_max)) {
+    log_bytes_ -= log_.front().size();
+    log_.pop_front();
+  }
   if (log_sink_) log_sink_(log_.back());
 }
 
@@ -254,7 +268,7 @@ void StdioBackend::OnEnd(ProcessEnd end) {
   if (start_timed_out_) {
     detail += fmt::format(", because it had not answered initialize within {} s",
                           absl::ToInt64Seconds(config_.start_timeout));
-  } else if (!log_.empty() && end.exit_status > 0) {
+  } else if (!log_.empty() && end.exit_status != 0) {
     detail += fmt::format("; its last words: {}", log_.back());
   }
   auto alive = lifetime_.Watch();

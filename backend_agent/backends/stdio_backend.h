@@ -31,6 +31,7 @@ struct StdioBackendConfig {
   absl::Duration life_that_resets = absl::Seconds(60);
   size_t log_lines_max = 200;        // beyond, the oldest go
   size_t log_line_bytes_max = 4096;  // of each line; the rest is cut
+  size_t log_bytes_max = 64 * 1024;  // of all lines kept
 };
 
 // Loop thread only. Everything passed by reference outlives it. The child is spawned again with
@@ -53,7 +54,11 @@ class StdioBackend final : public Backend {
   std::string description() const override;
   int64_t pid() const override { return child_ == nullptr ? 0 : child_->pid(); }
 
+  // The newest lines of stderr, and those of stdout that were no messages (their first 200 bytes).
   const std::deque<std::string>& log() const { return log_; }
+  size_t log_bytes() const { return log_bytes_; }
+  // Lines of stdout, so far, that were no JSON-RPC messages.
+  uint64_t foreign_lines() const { return foreign_lines_; }
 
  private:
   void SpawnChild();
@@ -62,6 +67,7 @@ class StdioBackend final : public Backend {
   void EndLine();
   void EndTooLong();
   void OnError(std::string_view bytes);
+  void LogForeign(std::string_view line);
   void Log(std::string_view line);
   void OnEnd(ProcessEnd end);
 
@@ -80,6 +86,8 @@ class StdioBackend final : public Backend {
   std::string line_tail_;
   std::string error_line_;
   std::deque<std::string> log_;
+  size_t log_bytes_ = 0;
+  uint64_t foreign_lines_ = 0;
   core::Timer timer_;  // start, restart or stop
   absl::AnyInvocable<void()> stopped_;
   core::Lifetime lifetime_;

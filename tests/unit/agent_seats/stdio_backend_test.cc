@@ -108,8 +108,9 @@ TEST_F(StdioBackendTest, AProgramThatIsNotThereIsNamed) {
 
 TEST_F(StdioBackendTest, GrandchildrenDieWithTheLeader) {
   Begin("sleep 600 & echo \"{\\\"pid\\\":$!}\"; read line; exit 3");
-  Run([&] { return !messages_.empty(); });
-  const int64_t grandchild = core::FindInteger(messages_[0], "pid").value_or(0);
+  Run([&] { return !log_.empty(); });
+  const int64_t grandchild =
+      core::FindInteger(log_.substr(0, log_.size() - 1), "pid").value_or(0);
   ASSERT_GT(grandchild, 0);
   ASSERT_EQ(kill(static_cast<pid_t>(grandchild), 0), 0);
   bool ended = false;
@@ -124,7 +125,7 @@ TEST_F(StdioBackendTest, StopEndsTheChildInOrderAndKillsADeafOne) {
   StdioBackendConfig config;
   config.stop_grace = absl::Milliseconds(100);
   Begin("trap '' TERM; echo '{}'; while true; do sleep 1; done", std::move(config));
-  Run([this] { return !messages_.empty(); });
+  Run([this] { return !log_.empty(); });
   const int64_t pid = backend_->pid();
   bool stopped = false;
   backend_->Stop([&] { stopped = true; });
@@ -158,7 +159,7 @@ read line)sh",
 
 TEST_F(StdioBackendTest, AChildThatDoesNotReadBlocksNobody) {
   Begin("echo '{}'; exec sleep 600");
-  Run([this] { return !messages_.empty(); });
+  Run([this] { return !log_.empty(); });
   const std::string big(5 << 20, 'x');
   for (uint64_t id = 1; id <= 4; ++id) backend_->Send(id, big, true);
   Run([this] { return !ends_.empty(); });
@@ -174,6 +175,109 @@ TEST_F(StdioBackendTest, AChildThatDoesNotInitializeInTimeIsKilled) {
   Run([this] { return downs_ == 1; });
   EXPECT_EQ(exit_.exit_signal, SIGKILL);
   EXPECT_NE(exit_.detail.find("had not answered initialize"), std::string::npos);
+}
+
+// ---- field cases ------------------------------------------------------------------------------
+
+// A server in a few lines: answers every request with its own id; `extra` runs before each answer.
+std::string Server(const std::string& before, const std::string& extra) {
+  return "exec python3 -u -c '\nimport sys,json\n" + before +
+         "\nfor line in sys.stdin:\n  message=json.loads(line)\n" + extra +
+         "\n  print(json.dumps({\"jsonrpc\":\"2.0\",\"id\":message[\"id\"],\"result\":{}}))'";
+}
+
+class FieldCaseStdio : public StdioBackendTest {
+ protected:
+  // Sends `count` requests one after another once the child is up.
+  void SendOneByOne(uint64_t count) {
+    count_ = count;
+    on_up_ = [this] { Request(1); };
+  }
+  void OnMessage(Payload message) override {
+    StdioBackendTest::OnMessage(std::move(message));
+    slowest_ = std::max(slowest_, loop_.Now() - sent_);
+    if (messages_.size() < count_) Request(messages_.size() + 1);
+  }
+  void Request(uint64_t id) {
+    sent_ = loop_.Now();
+    backend_->Send(id, fmt::format(R"({{"jsonrpc":"2.0","id":{},"method":"x"}})", id), true);
+  }
+
+  uint64_t count_ = 0;
+  absl::Time sent_;
+  absl::Duration slowest_;
+};
+
+TEST_F(FieldCaseStdio, FC13_ForeignLinesAreDroppedCountedAndLoggedOnce) {
+  SendOneByOne(5);
+  Begin(Server(R"(print("BANNER 1.0"))",
+               R"(
+  if message["id"]==3: print("warning: something")
+  if message["id"]==4: print("x"*200000)
+  if message["id"]==5: print("{\"no\":\"rpc\"}"); print("17"); print("\"text\""))"));
+  Run([this] { return messages_.size() == 5; });
+  EXPECT_EQ(backend_->foreign_lines(), 6u);
+  EXPECT_EQ(log_, "BANNER 1.0|warning: something|" + std::string(200, 'x') +
+                      "|{\"no\":\"rpc\"}|17|\"text\"|");
+}
+
+TEST_F(FieldCaseStdio, FC14_AFloodOfStderrIsDrainedAndItsNewestPartKept) {
+  SendOneByOne(21);
+  Begin(Server(R"(
+def flood(n):
+  for i in range(n // 64): sys.stderr.write("%063d\n" % i)
+flood(1 << 20))",
+               R"(
+  flood(1 << 16))"));
+  Run([this] { return messages_.size() == 21; });
+  EXPECT_LT(slowest_, absl::Seconds(5));
+  EXPECT_LE(backend_->log_bytes(), 64u * 1024);
+  kill(static_cast<pid_t>(backend_->pid()), SIGABRT);
+  Run([this] { return downs_ == 1; });
+  EXPECT_NE(exit_.detail.find("its last words: " + std::string(59, '0') + "1023"),
+            std::string::npos)
+      << exit_.detail;
+}
+
+TEST_F(FieldCaseStdio, FC33_AWrapperAndAGrandchildThatIgnoreSigtermAreGoneAfterStop) {
+  StdioBackendConfig config;
+  config.stop_grace = absl::Milliseconds(200);
+  Begin(
+      "trap '' TERM; sh -c \"trap '' TERM; sleep 600\" & echo "
+      "\"{\\\"method\\\":\\\"n\\\",\\\"jsonrpc\\\":"
+      "\\\"2.0\\\",\\\"params\\\":{\\\"pid\\\":$!}}\"; wait; sleep 600",
+      std::move(config));
+  Run([this] { return !messages_.empty(); });
+  const auto grandchild =
+      core::FindInteger(*core::FindMember(messages_[0], "params"), "pid").value_or(0);
+  ASSERT_GT(grandchild, 0);
+  const int64_t child = backend_->pid();
+  bool ended = false;
+  LinuxProcessWatcher watcher(loop_);
+  auto watch = watcher.Watch(grandchild, [&](ProcessEnd) { ended = true; });
+  bool stopped = false;
+  backend_->Stop([&] { stopped = true; });
+  Run([&] { return ended && stopped; });
+  EXPECT_NE(kill(static_cast<pid_t>(child), 0), 0);  // not even a zombie
+}
+
+TEST_F(FieldCaseStdio, ASlowStarterIsWaitedForWhileItPrintsNothing) {
+  SendOneByOne(1);
+  Begin(Server("import time; time.sleep(1.5)", ""));
+  Run([this] { return messages_.size() == 1; });
+  EXPECT_EQ(downs_, 0);
+  EXPECT_GT(slowest_, absl::Seconds(1));
+}
+
+TEST_F(FieldCaseStdio, ACrashAtStartIsTriedAgainWithGrowingWaits) {
+  StdioBackendConfig config;
+  config.restart_first = absl::Milliseconds(20);
+  config.restart_max = absl::Milliseconds(400);
+  Begin("echo broken >&2; exit 7", std::move(config));
+  Run([this] { return downs_ == 6; });
+  EXPECT_EQ(exit_.exit_status, 7);
+  EXPECT_NE(exit_.detail.find("ended with exit status 7; its last words: broken"),
+            std::string::npos);
 }
 
 TEST(LinuxProcessWatcher, TellsTheSignalOfAProcessWithinAHundredMilliseconds) {
