@@ -315,7 +315,11 @@ class TcpConnector final : public Connector {
     connects_.emplace(id, connect);
     Error not_literal;
     const auto address = asio::ip::make_address(host_, not_literal);
-    if (not_literal) {
+    if (host_ == "localhost") {
+      // Always this machine (RFC 6761), whatever a resolver makes of it; servers choose one family.
+      connect->Try({Tcp::endpoint(asio::ip::address_v4::loopback(), port_),
+                    Tcp::endpoint(asio::ip::address_v6::loopback(), port_)});
+    } else if (not_literal) {
       connect->Resolve(host_, port_);
     } else {
       connect->Try({Tcp::endpoint(address, port_)});

@@ -28,7 +28,7 @@ struct TcpListener {
 absl::StatusOr<TcpListener> ListenTcp(core::AsioEventLoop& loop, const std::string& address,
                                       uint16_t port, TcpOptions options = {});
 
-// Connects to host:port; names are resolved at each connect.
+// Connects to host:port; names are resolved at each connect; `localhost` is 127.0.0.1, else ::1.
 std::unique_ptr<Connector> MakeTcpConnector(core::AsioEventLoop& loop, std::string host,
                                             uint16_t port, TcpOptions options = {});
 

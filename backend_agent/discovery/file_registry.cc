@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -27,6 +28,8 @@ namespace {
 // Several changes within this time are one.
 constexpr absl::Duration kSettle = absl::Milliseconds(20);
 constexpr size_t kComplaintsMax = 256;
+// A file found damaged may be one that is being written.
+constexpr absl::Duration kReadAgain = absl::Milliseconds(100);
 
 // Whether somebody holds the sentinel; nullopt: there is none to be asked.
 std::optional<bool> SentinelHeld(const std::string& folder, const std::string& path) {
@@ -153,12 +156,19 @@ bool FileRegistry::ReadFile(std::map<std::string, RegistryRow>& found) {
                          config_.file_bytes_max));
     return false;
   }
+  // Nobody has registered yet, or somebody is about to write.
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return false;
   auto rows = ParseRegistry(text);
   if (!rows.ok()) {
+    if (++damaged_ == 1) {
+      timer_ = loop_.After(std::min(kReadAgain, config_.poll), [this] { Read(); });
+      return false;
+    }
     Complain(fmt::format("{} is damaged ({}); the former rows stay until it is whole again", path,
                          core::Message(rows.status())));
     return false;
   }
+  damaged_ = 0;
   for (const std::string& line : rows->ignored) Complain(line);
   for (RegistryRow& row : rows->rows) {
     std::string id = row.instance_id;

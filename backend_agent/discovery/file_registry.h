@@ -22,8 +22,10 @@ struct FileRegistryConfig {
 };
 
 // A row lives if its process is there (pid, host_pid where given) and its sentinel is locked (where
-// given and there). While the file cannot be read or understood the former rows stay; their
-// liveness is looked at all the same. Loop thread only. Callbacks come from the loop, never inline.
+// given and there). While the file cannot be read or understood, or is empty (a writer that does
+// not rename is at it), the former rows stay; their liveness is looked at all the same. A damaged
+// file is read again soon, and complained of only then. Loop thread only. Callbacks come from the
+// loop, never inline.
 class FileRegistry {
  public:
   struct Callbacks {
@@ -53,6 +55,7 @@ class FileRegistry {
   std::map<std::string, RegistryRow> written_;  // as last read, dead or alive
   std::map<std::string, RegistryRow> rows_;
   std::set<std::string> complaints_;
+  int damaged_ = 0;  // readings in a row
   std::unique_ptr<FolderWatch> watch_;
   core::Timer timer_;
   core::Lifetime lifetime_;

@@ -17,8 +17,9 @@ constexpr int64_t kSchemaVersionMax = 1;
 constexpr size_t kRowsMax = 4'096;
 
 auto Key(const RegistryRow& row) {
-  return std::tie(row.dcc_type, row.instance_id, row.host, row.port, row.mcp_url, row.pid,
-                  row.host_pid, row.version, row.scene, row.sentinel_path, row.display_name);
+  return std::tie(row.dcc_type, row.instance_id, row.host, row.port, row.mcp_url, row.connect_host,
+                  row.pid, row.host_pid, row.version, row.scene, row.sentinel_path,
+                  row.display_name);
 }
 
 // The loopback address behind the ways to write it; nullopt: another machine.
@@ -32,8 +33,14 @@ std::optional<std::string_view> Loopback(std::string_view host) {
   return std::nullopt;
 }
 
+// Where a server is to be looked for that says it listens there.
+std::string ConnectHost(std::string_view host) {
+  if (host == "::1" || host == "[::1]") return "::1";
+  return host.starts_with("127.") ? std::string(host) : "localhost";
+}
+
 // The same URL with a loopback address for its host; nullopt: not on this machine, or no http URL.
-std::optional<std::string> LocalUrl(std::string_view url) {
+std::optional<std::string> LocalUrl(std::string_view url, std::string* connect_host) {
   constexpr std::string_view kScheme = "http://";
   if (!url.starts_with(kScheme)) return std::nullopt;
   const std::string_view rest = url.substr(kScheme.size());
@@ -47,6 +54,7 @@ std::optional<std::string> LocalUrl(std::string_view url) {
   }
   auto local = Loopback(host);
   if (!local || host.empty()) return std::nullopt;
+  *connect_host = ConnectHost(host);
   return fmt::format("{}{}{}{}", kScheme, *local, port, rest.substr(path));
 }
 
@@ -81,8 +89,10 @@ void ParseRow(std::string_view key, std::string_view raw, RegistryRows& rows) {
     return;
   }
   const auto local = Loopback(host);
-  if (row.mcp_url.empty() && local) row.mcp_url = fmt::format("http://{}:{}/mcp", *local, port);
-  const auto url = LocalUrl(row.mcp_url);
+  const bool by_port = row.mcp_url.empty();
+  if (by_port && local) row.mcp_url = fmt::format("http://{}:{}/mcp", *local, port);
+  const auto url = LocalUrl(row.mcp_url, &row.connect_host);
+  if (by_port) row.connect_host = ConnectHost(host);
   if (!local || !url) {
     rows.ignored.push_back(
         fmt::format("registry row '{}' is at '{}', not on this machine; it is ignored",
@@ -109,6 +119,9 @@ bool RegistryRow::operator==(const RegistryRow& other) const { return Key(*this)
 
 absl::StatusOr<RegistryRows> ParseRegistry(std::string_view text) {
   RegistryRows rows;
+  const bool padded = text.ends_with('\0');
+  text = text.substr(0, text.find_last_not_of('\0') + 1);
+  if (padded && text.empty()) return absl::InvalidArgumentError("nothing but zero bytes");
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return rows;
   text.remove_prefix(begin);

@@ -16,8 +16,10 @@ struct RegistryRow {
   std::string instance_id;
   std::string host;  // always a loopback address
   uint16_t port = 0;
-  std::string mcp_url;
-  int64_t pid = 0;       // of the process that serves; 0: not given
+  std::string mcp_url;  // with `host`, so that one place has one name
+  std::string
+      connect_host;  // "::1" or "localhost" where the row says so: the server may be on ::1 only
+  int64_t pid = 0;   // of the process that serves; 0: not given
   int64_t host_pid = 0;  // of the DCC if that is another one
   std::string version;
   std::string scene;
@@ -35,7 +37,8 @@ struct RegistryRows {
 };
 
 // InvalidArgument: the text is no JSON, or neither an array of rows nor an object of rows. Empty
-// text (a file just made) has no rows.
+// text (a file just made) has no rows. Zero bytes after a whole text, as a power cut leaves them,
+// are passed over.
 absl::StatusOr<RegistryRows> ParseRegistry(std::string_view text);
 
 }  // namespace callboard::agent
