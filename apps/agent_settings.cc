@@ -1,6 +1,10 @@
 // Implementation of the agent's settings.
 #include "apps/agent_settings.h"
 
+#include <fmt/format.h>
+
+#include "core/runtime/strings.h"
+
 namespace callboard::apps {
 
 absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
@@ -31,6 +35,18 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("queue.late_max", &out->seat.late_max);
   settings.Read("queue.silence_max", &out->seat.silence_max);
   settings.Read("seats.empty_life", &out->empty_seat_life);
+
+  std::string transport = "auto";
+  settings.Read("backend.transport", &transport);
+  if (transport == "http") {
+    out->transport = SeatRoster::Transport::kHttp;
+  } else if (transport == "sse") {
+    out->transport = SeatRoster::Transport::kSse;
+  } else if (transport != "auto") {
+    return core::MakeError(
+        absl::StatusCode::kInvalidArgument,
+        fmt::format("backend.transport = '{}': expected auto, http or sse", transport));
+  }
   return settings.Finish();
 }
 

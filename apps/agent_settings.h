@@ -6,19 +6,21 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "apps/seat_roster.h"
 #include "backend_agent/agent.h"
 #include "backend_agent/mcp_seat.h"
 #include "core/config/settings.h"
 
 namespace callboard::apps {
 
-// [link], [queue], [limits] and [labels] of callboard-agent's configuration.
+// [backend], [link], [queue], [limits] and [labels] of callboard-agent's configuration.
 struct AgentSettings {
   agent::AgentConfig config;
   agent::SeatLimits seat;
   absl::Duration keepalive = absl::Seconds(5);
   absl::Duration empty_seat_life = absl::Hours(1);
   uint64_t spool_bytes_max = 1ull << 30;
+  SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
 };
 
 // Reads every key; InvalidArgument lists all that is wrong.

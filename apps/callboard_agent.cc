@@ -111,6 +111,7 @@ int Serve(const Options& options, AgentSettings settings) {
   }
   SeatRoster roster(loop, random, **spool, agent, incarnations,
                     {.agent_id = *agent_id,
+                     .transport = settings.transport,
                      .seat_limits = settings.seat,
                      .result_bytes_max = settings.config.limits.result_bytes_max,
                      .empty_seat_life = settings.empty_seat_life});

@@ -5,7 +5,10 @@
 
 #include <utility>
 
+#include "backend_agent/backends/http_backend.h"
+#include "backend_agent/backends/sse_backend.h"
 #include "backend_agent/backends/stdio_backend.h"
+#include "backend_agent/backends/url_backend.h"
 #include "backend_agent/discovery/process_table.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
@@ -55,15 +58,35 @@ SeatRoster::SeatRoster(core::AsioEventLoop& loop, core::Random& random, agent::S
       watcher_(loop) {}
 
 std::unique_ptr<agent::Backend> SeatRoster::MakeHttpBackend(const std::string& name,
-                                                            agent::HttpUrl url, int64_t pid) {
-  auto connector = net::MakeTcpConnector(loop_, url.host, url.port);
+                                                            const agent::HttpUrl& url,
+                                                            const std::string& host, int64_t pid) {
   agent::HttpBackendConfig config;
-  config.url = std::move(url);
+  config.url = url;
   config.pid = pid;
   config.name = name;
   config.result_bytes_max = options_.result_bytes_max;
-  return std::make_unique<agent::HttpBackend>(loop_, spool_, std::move(connector), &watcher_,
-                                              std::move(config));
+  return std::make_unique<agent::HttpBackend>(loop_, random_, spool_,
+                                              net::MakeTcpConnector(loop_, host, url.port),
+                                              &watcher_, std::move(config));
+}
+
+std::unique_ptr<agent::Backend> SeatRoster::MakeSseBackend(const std::string& name,
+                                                           const agent::HttpUrl& url) {
+  agent::SseBackendConfig config;
+  config.url = url;
+  config.name = name;
+  config.result_bytes_max = options_.result_bytes_max;
+  return std::make_unique<agent::SseBackend>(
+      loop_, random_, spool_, net::MakeTcpConnector(loop_, url.host, url.port), std::move(config));
+}
+
+std::unique_ptr<agent::Backend> SeatRoster::MakeUrlBackend(const std::string& name,
+                                                           const agent::HttpUrl& url) {
+  if (options_.transport == Transport::kHttp) return MakeHttpBackend(name, url, url.host, 0);
+  if (options_.transport == Transport::kSse) return MakeSseBackend(name, url);
+  return std::make_unique<agent::UrlBackend>(
+      loop_, [this, name, url] { return MakeHttpBackend(name, url, url.host, 0); },
+      [this, name, url] { return MakeSseBackend(name, url); });
 }
 
 agent::McpSeat* SeatRoster::AddSeat(std::unique_ptr<agent::Backend> backend,
@@ -92,8 +115,7 @@ absl::Status SeatRoster::AddUrl(const std::string& name, const std::string& url)
   description.app = name;
   description.local_mcp_url = url;
   description.labels = OwnLabels(description);
-  configured_.push_back(
-      AddSeat(MakeHttpBackend(name, *std::move(parsed), 0), std::move(description)));
+  configured_.push_back(AddSeat(MakeUrlBackend(name, *parsed), std::move(description)));
   core::LogInfo("seat_configured", {{"seat", name}, {"url", url}});
   return absl::OkStatus();
 }
@@ -160,7 +182,7 @@ void SeatRoster::OnRow(const agent::RegistryRow& row) {
                   {{"instance", row.instance_id}, {"reason", core::Message(url.status())}});
     return;
   }
-  auto backend = MakeHttpBackend(place.name, *std::move(url), DccPid(row));
+  auto backend = MakeHttpBackend(place.name, *url, row.connect_host, DccPid(row));
   found.occupied = true;
   found.removal.Cancel();
   if (found.seat == nullptr) {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "backend_agent/agent.h"
-#include "backend_agent/backends/http_backend.h"
+#include "backend_agent/backends/http_url.h"
 #include "backend_agent/discovery/file_registry.h"
 #include "backend_agent/discovery/linux_process_watcher.h"
 #include "backend_agent/incarnation_counter.h"
@@ -26,8 +26,12 @@ namespace callboard::apps {
 // process of the same application takes it over; after `empty_seat_life` it is removed.
 class SeatRoster {
  public:
+  // How configured URLs are spoken to; auto: Streamable HTTP first, else HTTP+SSE.
+  enum class Transport { kAuto, kHttp, kSse };
+
   struct Options {
     std::string agent_id;
+    Transport transport = Transport::kAuto;
     agent::SeatLimits seat_limits;
     uint64_t result_bytes_max = 256ull << 20;
     absl::Duration empty_seat_life = absl::Hours(1);
@@ -60,8 +64,14 @@ class SeatRoster {
   void OnRowGone(const agent::RegistryRow& row);
   void ReleaseDeadProcesses();
   void Vacate(Found& found, const std::string& why);
-  std::unique_ptr<agent::Backend> MakeHttpBackend(const std::string& name, agent::HttpUrl url,
-                                                  int64_t pid);
+  // `host`: where to connect, the URL's own or another name of this machine.
+  std::unique_ptr<agent::Backend> MakeHttpBackend(const std::string& name,
+                                                  const agent::HttpUrl& url,
+                                                  const std::string& host, int64_t pid);
+  std::unique_ptr<agent::Backend> MakeSseBackend(const std::string& name,
+                                                 const agent::HttpUrl& url);
+  std::unique_ptr<agent::Backend> MakeUrlBackend(const std::string& name,
+                                                 const agent::HttpUrl& url);
   agent::McpSeat* AddSeat(std::unique_ptr<agent::Backend> backend,
                           agent::SeatDescription description);
 

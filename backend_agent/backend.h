@@ -1,4 +1,4 @@
-// Port of one MCP server as a carrier of JSON-RPC messages: HTTP, stdio, later SSE.
+// Port of one MCP server as a carrier of JSON-RPC messages: HTTP, HTTP+SSE, stdio.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ class Backend {
     // backend broke the protocol. Codes with a meaning of their own: NotFound (the backend does not
     // know our MCP session: the message was not acted upon, initialize and send it again),
     // ResourceExhausted (the reply is over the size limit; the message names both), Internal (an
-    // answer that is no MCP reply, its HTTP status in the message).
+    // answer that is no MCP reply, its HTTP status in the message), Unimplemented (initialize was
+    // refused as by a server of another transport).
     virtual void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) = 0;
   };
 
@@ -86,6 +87,8 @@ class Backend {
   virtual std::unique_ptr<Backend> OpenAnother() { return nullptr; }
   // Whether OpenAnother() may give one, once the server is known.
   virtual bool may_open_another() const { return false; }
+  // The server has given this carrier a session id.
+  virtual bool has_session() const { return false; }
 
   // "http://127.0.0.1:9401/mcp" or the command line, for people.
   virtual std::string description() const = 0;

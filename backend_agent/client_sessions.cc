@@ -14,7 +14,7 @@ class ClientSessions::Entry final : private McpSession::Events {
         key_(std::move(key)),
         session_(owner.loop_, owner.random_, std::move(backend), this, owner.session_limits_,
                  std::move(client)) {
-    session_.Start();
+    session_.StartUp();
   }
 
   McpSession& session() { return session_; }

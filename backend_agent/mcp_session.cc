@@ -128,6 +128,14 @@ bool McpSession::CancelRequest(uint64_t request, std::string_view reason) {
   return true;
 }
 
+void McpSession::StartUp() {
+  state_ = State::kInitializing;
+  timer_ = loop_.After(limits_.initialize_timeout, [this] {
+    OnDown({.detail = fmt::format("{} does not answer", backend_->description())});
+  });
+  backend_->Start(this);
+}
+
 // ---- the session's life -----------------------------------------------------------------------
 
 void McpSession::OnUp() {

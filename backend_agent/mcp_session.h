@@ -87,6 +87,8 @@ class McpSession final : private Backend::Events {
   ~McpSession() override;
 
   void Start() { backend_->Start(this); }
+  // Of a backend that is there: requests wait for it, for initialize_timeout at most.
+  void StartUp();
 
   // The reply's number is the wire id. `params` is a raw object or empty.
   uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback);

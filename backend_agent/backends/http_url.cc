@@ -50,4 +50,11 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url) {
   return parsed;
 }
 
+std::optional<std::string> PathWithin(const HttpUrl& origin, std::string_view reference) {
+  if (reference.starts_with('/') && !reference.starts_with("//")) return std::string(reference);
+  const auto url = ParseHttpUrl(reference);
+  if (!url.ok() || url->host != origin.host || url->port != origin.port) return std::nullopt;
+  return url->path;
+}
+
 }  // namespace callboard::agent

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,5 +22,9 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url);
 
 // "127.0.0.1:9401", "[::1]:9401".
 std::string HostAndPort(const HttpUrl& url);
+
+// The path that `reference` ("/mcp/", "http://127.0.0.1:9401/mcp/") names on the same origin;
+// nullopt: it leads elsewhere, or is neither a path from the root nor an http URL.
+std::optional<std::string> PathWithin(const HttpUrl& origin, std::string_view reference);
 
 }  // namespace callboard::agent

@@ -2,6 +2,8 @@
 #include "backend_agent/backends/sse_message_reader.h"
 
 #include <algorithm>
+#include <charconv>
+#include <utility>
 
 namespace callboard::agent {
 
@@ -10,6 +12,7 @@ namespace {
 constexpr std::string_view kData = "data";
 // "\xEF\xBB\xBFdata": with the byte order mark a stream may begin with.
 constexpr size_t kNameBytesMax = 8;
+constexpr size_t kValueBytesMax = 1024;
 
 }  // namespace
 
@@ -36,7 +39,7 @@ absl::Status SseMessageReader::Feed(std::string_view bytes,
         bytes.remove_prefix(1);
         if (c == ':') {
           if (name_.starts_with("\xEF\xBB\xBF")) name_.erase(0, 3);
-          part_ = name_ == kData ? Part::kAfterColon : Part::kIgnored;
+          part_ = name_ == kData ? Part::kAfterColon : Part::kBeforeValue;
           if (part_ == Part::kAfterColon) {
             if (has_data_) {
               if (absl::Status status = builder_.Append("\n"); !status.ok()) return status;
@@ -59,9 +62,18 @@ absl::Status SseMessageReader::Feed(std::string_view bytes,
         bytes.remove_prefix(end);
         break;
       }
-      case Part::kIgnored:
-        bytes.remove_prefix(std::min(bytes.find_first_of("\r\n"), bytes.size()));
+      case Part::kBeforeValue:
+        part_ = Part::kValue;
+        if (c == ' ') bytes.remove_prefix(1);
         break;
+      case Part::kValue: {
+        const size_t end = std::min(bytes.find_first_of("\r\n"), bytes.size());
+        const size_t room = kValueBytesMax - value_.size();
+        value_cut_ = value_cut_ || end > room;
+        value_.append(bytes.substr(0, std::min(end, room)));
+        bytes.remove_prefix(end);
+        break;
+      }
     }
   }
   return absl::OkStatus();
@@ -69,15 +81,33 @@ absl::Status SseMessageReader::Feed(std::string_view bytes,
 
 absl::Status SseMessageReader::EndLine(absl::FunctionRef<void(Payload)> deliver) {
   part_ = Part::kName;
-  name_.clear();
   if (!line_empty_) {
     line_empty_ = true;
+    TakeField();
+    name_.clear();
+    value_.clear();
+    value_cut_ = false;
     return absl::OkStatus();
   }
   has_data_ = false;
+  if (next_id_) last_id_ = *std::exchange(next_id_, std::nullopt);
   // Without data, or with empty data: a priming event.
   if (!builder_.empty()) deliver(builder_.Take());
+  event_.clear();
   return absl::OkStatus();
+}
+
+void SseMessageReader::TakeField() {
+  if (name_ == "id") {
+    if (value_.find('\0') == std::string::npos) next_id_ = value_cut_ ? "" : value_;
+  } else if (name_ == "event") {
+    event_ = value_;
+  } else if (name_ == "retry") {
+    int64_t ms = 0;
+    const char* const end = value_.data() + value_.size();
+    const auto [stop, error] = std::from_chars(value_.data(), end, ms);
+    if (error == std::errc() && stop == end && ms >= 0) retry_ = absl::Milliseconds(ms);
+  }
 }
 
 }  // namespace callboard::agent

@@ -130,7 +130,7 @@ class AgentProcess {
       backend_config.url = {"127.0.0.1", backend_port, "/mcp"};
       backend_config.name = "t";
       auto backend = std::make_unique<agent::HttpBackend>(
-          loop, *spool_, net::MakeTcpConnector(loop, "127.0.0.1", backend_port), nullptr,
+          loop, random_, *spool_, net::MakeTcpConnector(loop, "127.0.0.1", backend_port), nullptr,
           backend_config);
       agent::SeatDescription description;
       description.seat_id = agent::SeatAllocator::SeatId(kAgentId, "t", "t");
