@@ -66,6 +66,27 @@ void ResetSignals() {
   _exit(127);
 }
 
+// Outlives us by a moment: reads a pipe that nobody writes, and when our end of it has closed with
+// us ends the group, which a parent-death signal reaches the leader of only.
+constexpr const char* kWardenScript =
+    "trap '' HUP INT TERM; read -r nothing; kill -s KILL -- \"-$1\" 2>/dev/null";
+
+// The warden's pid; 0 if there is none, then only the leader dies with us.
+pid_t StartWarden(pid_t group, int pipe_end) {
+  const std::string number = fmt::format("{}", group);
+  const char* const arguments[] = {"sh",           "-c",   kWardenScript, "callboard-warden",
+                                   number.c_str(), nullptr};
+  const pid_t pid = fork();
+  if (pid != 0) return pid < 0 ? 0 : pid;
+  setsid();
+  ResetSignals();
+  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (dup2(pipe_end, 0) == 0 && dup2(nowhere, 1) == 1 && dup2(nowhere, 2) == 2) {
+    execv("/bin/sh", const_cast<char* const*>(arguments));
+  }
+  _exit(127);
+}
+
 }  // namespace
 
 struct StdioChild::State : std::enable_shared_from_this<StdioChild::State> {
@@ -157,6 +178,7 @@ struct StdioChild::State : std::enable_shared_from_this<StdioChild::State> {
     kill(-pid, SIGKILL);
     waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
     reaped = true;
+    DismissWarden();
     if (info.si_code == CLD_EXITED) {
       end.exit_status = info.si_status;
     } else {
@@ -168,6 +190,16 @@ struct StdioChild::State : std::enable_shared_from_this<StdioChild::State> {
     });
     EndIfDrained();
     return true;
+  }
+
+  // The group has ended, and its number may soon be another's.
+  void DismissWarden() {
+    if (warden > 0) {
+      kill(warden, SIGKILL);
+      waitid(P_PID, static_cast<id_t>(warden), nullptr, WEXITED);
+      warden = 0;
+    }
+    if (warden_pipe >= 0) close(std::exchange(warden_pipe, -1));
   }
 
   void EndIfDrained() {
@@ -189,6 +221,7 @@ struct StdioChild::State : std::enable_shared_from_this<StdioChild::State> {
       // It has been killed: this does not wait for long.
       waitid(P_PID, static_cast<id_t>(pid), nullptr, WEXITED);
       reaped = true;
+      DismissWarden();
     }
     boost::system::error_code ignored;
     input.close(ignored);
@@ -201,6 +234,8 @@ struct StdioChild::State : std::enable_shared_from_this<StdioChild::State> {
   core::AsioEventLoop& loop;
   Callbacks callbacks;
   pid_t pid = 0;
+  pid_t warden = 0;
+  int warden_pipe = -1;  // our end; it closes with us
   Stream input;
   Stream output;
   Stream error;
@@ -253,7 +288,8 @@ absl::StatusOr<std::unique_ptr<StdioChild>> StdioChild::Spawn(core::AsioEventLoo
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
 
-  int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+  // Standard streams, and the warden's.
+  int pipes[4][2] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
   absl::Cleanup close_pipes = [&] {
     for (auto& ends : pipes) {
       for (int end : ends) {
@@ -276,6 +312,8 @@ absl::StatusOr<std::unique_ptr<StdioChild>> StdioChild::Spawn(core::AsioEventLoo
 
   auto state = std::make_shared<State>(loop, std::move(callbacks));
   state->pid = pid;
+  state->warden = StartWarden(pid, pipes[3][0]);
+  state->warden_pipe = std::exchange(pipes[3][1], -1);
   state->input.assign(std::exchange(pipes[0][1], -1));
   state->output.assign(std::exchange(pipes[1][0], -1));
   state->error.assign(std::exchange(pipes[2][0], -1));

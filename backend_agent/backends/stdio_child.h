@@ -23,7 +23,8 @@ struct StdioCommand {
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
-// In a process group of its own, killed with the agent (parent-death signal). Loop thread only.
+// In a process group of its own, killed with the agent: the leader by a parent-death signal, the
+// rest by a warden, a shell beside the group that waits for the agent's end. Loop thread only.
 // Destroying it kills the whole group at once. Callbacks come from the loop, never inline; none
 // comes after the destruction, and they may destroy the child.
 class StdioChild {

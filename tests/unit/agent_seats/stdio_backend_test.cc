@@ -109,8 +109,7 @@ TEST_F(StdioBackendTest, AProgramThatIsNotThereIsNamed) {
 TEST_F(StdioBackendTest, GrandchildrenDieWithTheLeader) {
   Begin("sleep 600 & echo \"{\\\"pid\\\":$!}\"; read line; exit 3");
   Run([&] { return !log_.empty(); });
-  const int64_t grandchild =
-      core::FindInteger(log_.substr(0, log_.size() - 1), "pid").value_or(0);
+  const int64_t grandchild = core::FindInteger(log_.substr(0, log_.size() - 1), "pid").value_or(0);
   ASSERT_GT(grandchild, 0);
   ASSERT_EQ(kill(static_cast<pid_t>(grandchild), 0), 0);
   bool ended = false;
@@ -259,6 +258,43 @@ TEST_F(FieldCaseStdio, FC33_AWrapperAndAGrandchildThatIgnoreSigtermAreGoneAfterS
   backend_->Stop([&] { stopped = true; });
   Run([&] { return ended && stopped; });
   EXPECT_NE(kill(static_cast<pid_t>(child), 0), 0);  // not even a zombie
+}
+
+TEST_F(FieldCaseStdio, FC33_NothingIsLeftWhenTheAgentIsKilled) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  // An agent of its own, to be killed.
+  const pid_t agent = fork();
+  if (agent == 0) {
+    core::AsioEventLoop loop;
+    StdioCommand command;
+    command.arguments = {"/bin/sh", "-c", "trap '' TERM; sleep 600 & echo $$ $!; wait"};
+    auto child = StdioChild::Spawn(loop, command,
+                                   {.on_output =
+                                        [&](std::string_view bytes) {
+                                          if (write(pipe_ends[1], bytes.data(), bytes.size()) < 0) {
+                                            _exit(1);
+                                          }
+                                        },
+                                    .on_error = [](std::string_view) {},
+                                    .on_end = [](ProcessEnd) {}});
+    loop.Run();
+    _exit(0);
+  }
+  char text[64] = {};
+  ASSERT_GT(read(pipe_ends[0], text, sizeof(text) - 1), 0);
+  int leader = 0;
+  int grandchild = 0;
+  ASSERT_EQ(sscanf(text, "%d %d", &leader, &grandchild), 2);
+  int ended = 0;
+  LinuxProcessWatcher watcher(loop_);
+  auto one = watcher.Watch(leader, [&](ProcessEnd) { ++ended; });
+  auto two = watcher.Watch(grandchild, [&](ProcessEnd) { ++ended; });
+  kill(agent, SIGKILL);
+  Run([&] { return ended == 2; });
+  waitpid(agent, nullptr, 0);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
 }
 
 TEST_F(FieldCaseStdio, ASlowStarterIsWaitedForWhileItPrintsNothing) {
