@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "callboard/v1/agent.grpc.pb.h"
@@ -181,6 +182,11 @@ class GrpcControlPlaneLink final : public ControlPlaneLink {
   std::shared_ptr<AttachReactor> reactor_;
 };
 
+bool IsLoopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
+}
+
 class GrpcDialer final : public LinkDialer {
  public:
   GrpcDialer(core::EventLoop& loop, GrpcDialerOptions options)
@@ -196,6 +202,8 @@ class GrpcDialer final : public LinkDialer {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+    // A proxy of the environment is for what is outside; it would look for its own loopback.
+    if (IsLoopback(options_.address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     auto channel =
         grpc::CreateCustomChannel(options_.address, grpc::InsecureChannelCredentials(), arguments);
     return std::make_unique<GrpcControlPlaneLink>(
