@@ -1,12 +1,15 @@
 """Backends as they are, behind the real agent: every mode of Streamable HTTP, HTTP+SSE, stdio with bad manners."""
 
 import contextlib
+import fcntl
+import json
 import os
 import re
 import signal
 import socket
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -204,3 +207,39 @@ def test_fc_33_no_orphans_after_sigkill(plane):
     pids = group_of(plane)
     plane.agent.signal(signal.SIGKILL)
     wait_until(lambda: gone(pids), 5, "the wrapper, the server and the grandchild are gone")
+
+
+# -- one process after another ----------------------------------------------------------------------------
+
+
+def test_fc_37_a_running_call_never_reaches_the_process_that_takes_the_port(plane):
+    plane.start_registry_agent(["dcc"])
+    first = next(program for program in plane._programs if program.log.name == "dcc.log")
+    client = plane.client("/mcp/dcc")
+    call = client.start_call("count", {"id": "doomed", "ms": 60_000})
+    log = plane.folder / "dcc.txt"
+    wait_until(lambda: any(entry[1] == "doomed" for entry in plane.events(log)), 10, "the tool runs")
+
+    registry = plane.folder / "registry" / "services.json"
+    row = json.loads(registry.read_text())[0]
+    first.kill()
+    second_log = plane.folder / "second.txt"
+    second = plane.start([sys.executable, OLD_SERVER.with_name("counting_server.py"), "--file",
+                          second_log, "--http", row["port"]], "second")
+    second.wait_for("/mcp")
+    sentinel = plane.folder / "registry" / "locks" / "second.lock"
+    held = open(sentinel, "w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    plane.on_close(held.close)
+    # The row of the dead one stays, as nobody has removed it.
+    registry.write_text(json.dumps([row, row | {"instance_id": str(uuid.uuid4()), "pid": second.pid,
+                                                "sentinel_path": str(sentinel)}]))
+    answer = call.result(10)
+    assert answer.failed and "SIGKILL" in answer.text
+
+    def works():
+        with contextlib.suppress(Exception):
+            return not plane.client("/mcp/dcc").call("count", {"id": "next"}, timeout=5).failed
+
+    wait_until(works, 15, "the second process serves the seat", step=0.1)
+    assert {call for _, call, _ in plane.events(second_log)} == {"next"}
