@@ -19,6 +19,12 @@ def need(reason):
     pytest.skip(reason)
 
 
+def need_full(what):
+    """Leaves a test of the full tier out unless ./test --full runs."""
+    if os.environ.get("CALLBOARD_TEST_TIER") != "full":
+        pytest.skip(f"{what}: only with ./test --full")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield
