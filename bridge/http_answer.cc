@@ -5,6 +5,7 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
+#include "core/mcp/sse_codec.h"
 
 namespace callboard::bridge {
 namespace {
@@ -20,7 +21,20 @@ net::HeaderList HttpAnswer::Headers(net::HeaderList first, net::HeaderList extra
   return first;
 }
 
+net::HeaderList HttpAnswer::EventHeaders(net::HeaderList extra) const {
+  // The content type goes without parameters: some proxies and clients compare it as text (S4).
+  return Headers({{"Content-Type", "text/event-stream"},
+                  {"Cache-Control", "no-cache, no-transform"},
+                  {"X-Accel-Buffering", "no"}},
+                 std::move(extra));
+}
+
 void HttpAnswer::Json(int status, std::string body, net::HeaderList extra) const {
+  if (only_events_ && status == 200) {
+    responder_->StartStream(200, EventHeaders(std::move(extra)));
+    responder_->Write(core::EncodeSseEvent({}, {}, body), nullptr);
+    return responder_->End();
+  }
   responder_->Respond(status, Headers({kJsonType}, std::move(extra)), std::move(body));
 }
 
@@ -38,15 +52,17 @@ void HttpAnswer::RpcError(int status, std::string_view raw_id, int code, std::st
 }
 
 void HttpAnswer::StartJson(uint64_t size) const {
-  responder_->StartStream(200, Headers({kJsonType}, {}), size);
+  if (!only_events_) return responder_->StartStream(200, Headers({kJsonType}, {}), size);
+  StartEvents();
+  responder_->Write("data: ", nullptr);
 }
 
-void HttpAnswer::StartEvents() const {
-  // The content type goes without parameters: some proxies and clients compare it as text (S4).
-  responder_->StartStream(200, Headers({{"Content-Type", "text/event-stream"},
-                                        {"Cache-Control", "no-cache, no-transform"},
-                                        {"X-Accel-Buffering", "no"}},
-                                       {}));
+void HttpAnswer::EndJson(std::string tail) const {
+  if (only_events_) tail.append("\n\n");
+  responder_->Write(std::move(tail), nullptr);
+  responder_->End();
 }
+
+void HttpAnswer::StartEvents() const { responder_->StartStream(200, EventHeaders({})); }
 
 }  // namespace callboard::bridge

@@ -17,6 +17,11 @@ class HttpAnswer {
   HttpAnswer(std::shared_ptr<net::HttpResponder> responder, net::HeaderList common)
       : responder_(std::move(responder)), common_(std::move(common)) {}
 
+  // From now on answers of status 200 that would be JSON go out as an event stream of one event:
+  // for clients that accept nothing else.
+  void AcceptOnlyEvents() { only_events_ = true; }
+
+  // `body` is one line.
   void Json(int status, std::string body, net::HeaderList extra = {}) const;
   // Without a body: 202, 204 and the like.
   void Empty(int status, net::HeaderList extra = {}) const;
@@ -26,8 +31,9 @@ class HttpAnswer {
   void RpcError(int status, std::string_view raw_id, int code, std::string_view message,
                 std::string_view raw_data = {}, net::HeaderList extra = {}) const;
 
-  // JSON of known size that follows in pieces through responder().
+  // JSON of known size that follows in pieces through responder(); EndJson has the last one.
   void StartJson(uint64_t size) const;
+  void EndJson(std::string tail) const;
   // An event stream; for SseWriter.
   void StartEvents() const;
 
@@ -35,9 +41,11 @@ class HttpAnswer {
 
  private:
   net::HeaderList Headers(net::HeaderList first, net::HeaderList extra) const;
+  net::HeaderList EventHeaders(net::HeaderList extra) const;
 
   std::shared_ptr<net::HttpResponder> responder_;
   net::HeaderList common_;
+  bool only_events_ = false;
 };
 
 }  // namespace callboard::bridge

@@ -75,11 +75,14 @@ void McpEndpoint::Post(const VisitPtr& visit) {
     return answer.RpcError(415, {}, core::kServerError, "Content-Type must be application/json");
   }
   const std::string_view accept = visit->HeaderText("Accept");
-  if (!Accepts(accept, "application/json")) {
-    return answer.RpcError(406, {}, core::kServerError,
-                           "Accept must list application/json and text/event-stream");
-  }
   visit->accepts_events = Accepts(accept, "text/event-stream");
+  if (!Accepts(accept, "application/json")) {
+    if (!visit->accepts_events) {
+      return answer.RpcError(406, {}, core::kServerError,
+                             "Accept must list application/json and text/event-stream");
+    }
+    visit->answer.AcceptOnlyEvents();
+  }
   if (IsBatch(visit->http.body)) return PostBatch(visit);
 
   auto message = core::ParseJsonRpc(visit->http.body, /*validate=*/true);

@@ -177,8 +177,7 @@ void RequestExchange::FinishBody() {
     sse_.FinishEvent(tail_);
     sse_.End();
   } else {
-    answer_.responder().Write(std::move(tail_), nullptr);
-    answer_.responder().End();
+    answer_.EndJson(std::move(tail_));
   }
   Finish();
 }

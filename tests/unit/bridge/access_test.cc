@@ -88,7 +88,7 @@ TEST_F(Access, WantsJsonBodies) {
       400);
 }
 
-TEST_F(Access, RefusesOnlyAcceptHeadersThatExcludeJson) {
+TEST_F(Access, RefusesOnlyAcceptHeadersThatExcludeJsonAndEvents) {
   const std::string ping = R"({"jsonrpc":"2.0","id":1,"method":"ping"})";
   const std::string session = Open();
   const auto status = [&](std::string accept) {
@@ -104,8 +104,20 @@ TEST_F(Access, RefusesOnlyAcceptHeadersThatExcludeJson) {
   EXPECT_EQ(status("application/*;q=0.5"), 200);
   EXPECT_EQ(status(""), 200);
   EXPECT_EQ(status("text/html"), 406);
-  EXPECT_EQ(status("text/event-stream"), 406);
-  EXPECT_EQ(status("*/*, application/json;q=0"), 406);
+  EXPECT_EQ(status("text/event-stream"), 200);
+  EXPECT_EQ(status("text/*;q=0, application/json;q=0"), 406);
+}
+
+TEST_F(Access, ClientsThatAcceptOnlyEventsAreAnsweredByOne) {
+  const Answer answer = Send("POST", "/mcp",
+                             {{"Content-Type", "application/json"},
+                              {"Mcp-Session-Id", Open()},
+                              {"Accept", "text/event-stream"}},
+                             R"({"jsonrpc":"2.0","id":"a","method":"ping"})");
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->Header("Content-Type"), "text/event-stream");
+  EXPECT_EQ(answer->body, "data: {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}\n\n");
+  EXPECT_TRUE(answer->ended);
 }
 
 }  // namespace
