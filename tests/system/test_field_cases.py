@@ -1,11 +1,14 @@
 """Field cases that need real binaries; a test's name begins with the id of its case."""
 
+import http.client
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
-from stage import SHARED
+from stage import BINARIES, SHARED, wait_until
 
 HTTP_CHECK = SHARED / "field-cases" / "http_check.py"
 
@@ -21,3 +24,93 @@ def test_fc_01_03_05_25_26_27_28_http_check(stage, path):
                            "--path", path], capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(" requests, 0 failed\n")
+
+
+@pytest.fixture
+def counting(stage):
+    stage.start_control_plane()
+    stage.start_agent()
+    return stage
+
+
+def test_fc_22_progress_carries_the_clients_own_token(counting):
+    client = counting.client()
+    for token in (0, 7, "7", 9007199254740993, ""):
+        answer = client.request("tools/call", {"name": "progress", "arguments": {"steps": 3, "ms": 50},
+                                               "_meta": {"progressToken": token}})
+        tokens = [note["params"]["progressToken"] for note in answer.notifications]
+        assert tokens == [token] * 3
+        assert {type(found) for found in tokens} == {type(token)}
+        assert answer.progress == [1, 2, 3]
+    silent = client.call("progress", {"steps": 3, "ms": 200})
+    assert silent.notifications == []
+    assert silent.text == "3 steps"
+
+
+def test_fc_29_cancel_has_one_outcome_and_the_session_goes_on(counting):
+    client = counting.client()
+    body = {"jsonrpc": "2.0", "id": "c", "method": "tools/call",
+            "params": {"name": "count", "arguments": {"id": "cancelled", "ms": 3000}}}
+    found = []
+    thread = threading.Thread(target=lambda: found.append((client.post(body, 20), time.monotonic())))
+    thread.start()
+    counting.wait_begun("cancelled")
+    time.sleep(0.5)
+    asked = time.monotonic()
+    assert client.notify("notifications/cancelled", {"requestId": "c"})[0] == 202
+    thread.join(10)
+    (status, _, text), when = found[0]
+    assert status == 200
+    assert when - asked < 2
+    assert text.count('"result"') + text.count('"error"') <= 1
+    wait_until(lambda: any(event[0] == "cancelled" for event in counting.events()), 3,
+               "the backend is told with its own id")
+    assert client.call("echo", {"text": "after"}).text == "after"
+    assert counting.begun("cancelled") == 1
+
+
+def listen(stage, client):
+    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=10)
+    connection.request("GET", client.path, None, client._headers() | {"Accept": "text/event-stream"})
+    response = connection.getresponse()
+    assert response.status == 200
+    assert response.readline() != b""
+    return connection, response
+
+
+def test_fc_04_a_second_listen_stream_takes_over_and_stops_nothing(counting):
+    client = counting.client()
+    first, old = listen(counting, client)
+    running = client.start_call("count", {"id": "kept", "ms": 1500})
+    counting.wait_begun("kept")
+    second, new = listen(counting, client)
+    old.read()  # the gateway ends it in order: no IncompleteRead
+    assert running.result(10).text == "counted kept"
+    assert counting.agent.running and counting.live_seats() == 1
+    first.close()
+    second.close()
+
+
+def test_fc_17_progress_of_many_calls_keeps_its_order(counting):
+    client = counting.client()
+    calls = [client.start_call("progress", {"steps": 200, "ms": 0}, progress=True, timeout=50)
+             for _ in range(8)]
+    for call in calls:
+        answer = call.result(55)
+        assert answer.text == "200 steps"
+        assert answer.progress == sorted(set(answer.progress))
+        assert answer.progress[-1:] == [200]
+
+
+def test_fc_38_a_taken_port_is_told_in_one_line(counting):
+    started = time.monotonic()
+    state = counting.folder / "second"
+    second = counting.start([BINARIES / "callboardd", "--host", "127.0.0.1", "--port", counting.port,
+                             "--grpc-port", 0, "--state-dir", state], "second")
+    assert second.process.wait(5) != 0
+    assert time.monotonic() - started < 2
+    lines = [line for line in second.output().splitlines() if str(counting.port) in line]
+    assert len(lines) == 1 and "in use" in lines[0]
+    counting.control_plane.terminate()
+    counting.restart_control_plane()  # a socket in TIME_WAIT is no obstacle
+    counting.wait_for_seats(1)
