@@ -51,6 +51,7 @@ struct AgentLimits {
   uint32_t window_max = 1 << 20;
   uint64_t result_bytes_max = 256ull << 20;
   size_t link_unreceived_max = 256 << 10;
+  size_t link_unreceived_most = 4 << 20;  // where bandwidth times delay asks for it
   size_t frame_bytes_max = 256 << 10;
   uint64_t journal_bytes_max = 64ull << 20;
   size_t tombstones_max = 65'536;

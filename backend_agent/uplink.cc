@@ -34,6 +34,7 @@ Uplink::Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer,
       owner_(owner),
       backoff_(config.backoff_first, config.backoff_max, random),
       boot_id_(random.Hex(16)),
+      unreceived_limit_(config.limits.link_unreceived_max, config.limits.link_unreceived_most),
       read_idle_(kReadIdle),
       heartbeat_(kHeartbeat) {}
 
@@ -63,6 +64,7 @@ void Uplink::Dial() {
   ++link_epoch_;
   writing_ = false;
   sent_ = confirmed_ = received_ = received_reported_ = 0;
+  unreceived_limit_.Reset();
   control_.clear();
   link_ = dialer_.Dial();
   link_->Open(this);
@@ -142,6 +144,7 @@ void Uplink::OnMessage(v1::ServerFrame frame) {
   received_ += PacingBytes(frame);
   last_heard_ = loop_.Now();
   confirmed_ = std::max(confirmed_, std::min<uint64_t>(frame.received(), sent_));
+  unreceived_limit_.OnConfirmed(confirmed_, last_heard_);
   const auto alive = lifetime_.Watch();
   const auto same_link = link_lifetime_.Watch();
   for (v1::ServerItem& item : *frame.mutable_items()) {
@@ -314,6 +317,7 @@ void Uplink::Flush() {
   builder.frame().set_received(received_);
   received_reported_ = received_;
   sent_ += PacingBytes(builder.frame());
+  unreceived_limit_.OnWritten(sent_, loop_.Now());
   writing_ = true;
   link_->Write(std::move(builder.frame()));
   // Asks to be told of the end of this write, or goes on at once.
@@ -335,7 +339,7 @@ bool Uplink::Fill(FrameBuilder& frame) {
   // States first: an outcome that was reported after a change must not come before it.
   if (!owner_.FillControl(frame) || !take(control_)) return false;
   const uint64_t unreceived = sent_ - confirmed_;
-  const size_t limit = config_.limits.link_unreceived_max;
+  const auto limit = static_cast<size_t>(unreceived_limit_.limit());
   // What waits for credit goes on when the peer says that it has received.
   if (unreceived >= limit) return true;
   // Several frames under way instead of one as large as the limit: whenever the peer has taken one,

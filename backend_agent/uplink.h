@@ -12,6 +12,7 @@
 #include "backend_agent/frame_builder.h"
 #include "core/runtime/backoff.h"
 #include "core/runtime/lifetime.h"
+#include "core/runtime/link_window.h"
 
 namespace callboard::agent {
 
@@ -21,7 +22,8 @@ namespace callboard::agent {
 // silent.
 //
 // All that is produced in one turn of the loop goes into one frame. Items without credit go first;
-// data stops at link_unreceived_max bytes the peer has not confirmed. Loop thread only; owned by
+// data stops at link_unreceived_max bytes the peer has not confirmed (more on long fat paths: see
+// core::LinkWindow). Loop thread only; owned by
 // the agent. Bound: kControlItemsMax items wait without credit, beyond that the link is given up.
 class Uplink final : public ControlPlaneLink::Handler {
  public:
@@ -109,6 +111,7 @@ class Uplink final : public ControlPlaneLink::Handler {
   bool flush_posted_ = false;
   uint64_t sent_ = 0;
   uint64_t confirmed_ = 0;  // of sent_, by the peer's `received`
+  core::LinkWindow unreceived_limit_;
   uint64_t received_ = 0;
   uint64_t received_reported_ = 0;
   absl::Time last_heard_;

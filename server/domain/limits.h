@@ -44,6 +44,7 @@ struct Limits {
   uint32_t window = 64 << 10;                 // per call and direction at first
   uint32_t window_max = 1 << 20;
   size_t link_unreceived_max = 256 << 10;  // frames written and not yet taken by the peer
+  size_t link_unreceived_most = 4 << 20;   // the same, where bandwidth times delay asks for it
   size_t frame_bytes_max = 256 << 10;
   uint32_t agent_open_calls_max = 4'096;
   uint64_t agent_queued_bytes_max = 64ull << 20;

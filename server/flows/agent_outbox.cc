@@ -99,12 +99,10 @@ void AgentOutbox::FillBodies(v1::ServerFrame& frame, size_t room, size_t used) {
   }
 }
 
-void AgentOutbox::Fill(v1::ServerFrame& frame, size_t credit) {
+void AgentOutbox::Fill(v1::ServerFrame& frame, size_t credit, size_t share) {
   size_t used = FillControl(frame);
   if (credit > 0) {
-    // A third of the limit a frame: several are under way, and each is a turn for other calls.
-    const size_t share = std::min(credit, limits_.link_unreceived_max / 3);
-    const size_t room = std::min(limits_.frame_bytes_max, used + share);
+    const size_t room = std::min(limits_.frame_bytes_max, used + std::min(credit, share));
     used = FillDispatches(frame, room, used);
     FillBodies(frame, room, used);
   }

@@ -56,8 +56,8 @@ class AgentOutbox {
 
   // Whether there is something to write now, with `credit` bytes for what needs credit.
   bool HasWork(size_t credit) const;
-  // Fills a frame up to frame_bytes_max.
-  void Fill(v1::ServerFrame& frame, size_t credit);
+  // Fills a frame up to frame_bytes_max, with at most `share` bytes of what needs credit.
+  void Fill(v1::ServerFrame& frame, size_t credit, size_t share);
 
  private:
   struct OutBody {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kInventoryMax = 65'536;
 constexpr size_t kIdentityBytesMax = 256;
+// A third of the limit a frame: several are under way, and each is a turn for other calls.
+constexpr size_t kFramesUnderWay = 3;
 constexpr size_t kTellTakenEvery = 64 << 10;
 constexpr absl::Duration kRefusalLinger = absl::Seconds(1);
 
@@ -27,6 +29,7 @@ AgentSession::AgentSession(uint64_t id, core::EventLoop& loop, const ControlPlan
       peer_(std::move(peer)),
       host_(host),
       outbox_(config.limits, term, source),
+      unreceived_limit_(config.limits.link_unreceived_max, config.limits.link_unreceived_most),
       last_heard_(loop.Now()) {}
 
 AgentSession::~AgentSession() { Shut(absl::CancelledError("the control plane ended")); }
@@ -144,6 +147,7 @@ void AgentSession::OnMessage(v1::AgentFrame frame) {
   last_heard_ = loop_.Now();
   taken_ += frame.ByteSizeLong();
   peer_taken_ = std::clamp(frame.received(), peer_taken_, written_);
+  unreceived_limit_.OnConfirmed(peer_taken_, last_heard_);
   host_.OnFrameBegin();
   for (v1::AgentItem& item : *frame.mutable_items()) {
     if (state_ == State::kOpen) {
@@ -257,7 +261,7 @@ void AgentSession::Beat() {
 
 size_t AgentSession::Credit() const {
   const uint64_t unreceived = written_ - peer_taken_;
-  const size_t limit = config_.limits.link_unreceived_max;
+  const auto limit = static_cast<size_t>(unreceived_limit_.limit());
   return unreceived >= limit ? 0 : static_cast<size_t>(limit - unreceived);
 }
 
@@ -283,11 +287,12 @@ void AgentSession::Flush() {
   const size_t credit = Credit();
   if (!outbox_.HasWork(credit) && taken_ - taken_told_ < kTellTakenEvery) return;
   v1::ServerFrame frame;
-  outbox_.Fill(frame, credit);
+  outbox_.Fill(frame, credit, static_cast<size_t>(unreceived_limit_.limit()) / kFramesUnderWay);
   if (frame.items_size() == 0 && taken_ - taken_told_ < kTellTakenEvery) return;
   frame.set_received(taken_);
   taken_told_ = taken_;
   written_ += frame.ByteSizeLong();
+  unreceived_limit_.OnWritten(written_, loop_.Now());
   writing_ = true;
   link_->Write(std::move(frame));
   // Asks to be told of the end of this write, or goes on at once.

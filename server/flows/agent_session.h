@@ -11,6 +11,7 @@
 #include "callboard/v1/agent.pb.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/lifetime.h"
+#include "core/runtime/link_window.h"
 #include "server/flows/agent_outbox.h"
 #include "server/flows/control_plane.h"
 
@@ -20,8 +21,8 @@ inline constexpr uint32_t kProtocolMin = 1;
 inline constexpr uint32_t kProtocolMax = 1;
 
 // Loop thread, owned by the AgentDirectory. Bounds: the inventory (kInventoryMax), the outbox, one
-// write in flight, link_unreceived_max bytes of data not yet taken by the peer. A link on which
-// nothing comes for link_read_idle is given up.
+// write in flight, link_unreceived_max bytes of data not yet taken by the peer (more on long fat
+// paths: see core::LinkWindow). A link on which nothing comes for link_read_idle is given up.
 class AgentSession final : public AgentLink::Handler {
  public:
   class Host {
@@ -106,6 +107,7 @@ class AgentSession final : public AgentLink::Handler {
   uint64_t taken_told_ = 0;  // the last `received` we sent
   uint64_t written_ = 0;     // bytes of our frames
   uint64_t peer_taken_ = 0;  // the last `received` we got
+  core::LinkWindow unreceived_limit_;
   uint64_t ignored_ = 0;
   absl::Time last_heard_;
   absl::Time next_ping_;

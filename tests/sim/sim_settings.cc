@@ -42,11 +42,13 @@ SimSettings DrawSettings(core::Random& random) {
     settings.limits.receipts_max = 200;
     settings.limits.streams_per_session_max = 64;
     settings.limits.link_unreceived_max = 64 << 10;
+    settings.limits.link_unreceived_most = 1 << 20;
     settings.limits.window_max = 128 << 10;
     settings.limits.window = 16 << 10;
     settings.agent.window = 16 << 10;
     settings.agent.window_max = 128 << 10;
     settings.agent.link_unreceived_max = 64 << 10;
+    settings.agent.link_unreceived_most = 1 << 20;
     settings.agent.journal_bytes_max = 64 << 10;
     settings.agent.tombstones_max = 64;
     seat.queue.main_depth = 4;
