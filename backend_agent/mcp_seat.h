@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void Submit(CallSpec spec) override;
   v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why why) override;
   void Answer(uint64_t ask, bool is_error, Payload text) override;
+  void SetInterest(const v1::Interest& interest) override;
   void SetCordon(bool cordoned) override;
   void AssumeBusy() override;
 
@@ -154,6 +156,9 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // The call a message of the backend belongs to; nullptr if that is not certain.
   Call* CallOf(const std::string& session, uint64_t request, bool any_lane);
   void EndAsksOf(const std::string& call_id);
+  // Tells the shared session what it does not know yet of what is wanted.
+  void ApplyInterest();
+  void NoteInterest(const Call& call);
   void SchedulePump();
   void Pump();
   void Start(const std::string& call_id);
@@ -192,6 +197,9 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   std::map<std::string, Call> calls_;
   std::map<std::pair<std::string, uint64_t>, std::string> call_of_request_;  // by session too
   std::map<uint64_t, OpenAsk> asks_;
+  v1::Interest interest_;
+  std::string level_set_;               // at the shared session
+  std::set<std::string> subscribed_;    // at the shared session
   uint64_t next_ask_ = 1;
   ExecutionQueue queue_;
   std::unique_ptr<McpSession> session_;

@@ -127,4 +127,52 @@ void McpSeat::EndAsksOf(const std::string& call_id) {
   }
 }
 
+// ---- what the control plane wants to hear ------------------------------------------------------
+
+void McpSeat::SetInterest(const v1::Interest& interest) {
+  interest_ = interest;
+  ApplyInterest();
+}
+
+void McpSeat::ApplyInterest() {
+  if (session_ == nullptr || !session_->ready()) return;
+  const std::string& capabilities = session_->server().capabilities;
+  auto ask = [this](std::string method, std::string_view key, const std::string& value) {
+    session_->Request(std::move(method),
+                      Payload(core::JsonObject().String(key, value).Take()), false,
+                      [](const McpReply&) {});
+  };
+  if (!interest_.log_level().empty() && interest_.log_level() != level_set_ &&
+      core::FindMember(capabilities, "logging")) {
+    level_set_ = interest_.log_level();
+    ask("logging/setLevel", "level", level_set_);
+  }
+  const std::set<std::string> wanted(interest_.resource_uris().begin(),
+                                     interest_.resource_uris().end());
+  for (const std::string& uri : wanted) {
+    if (subscribed_.insert(uri).second) ask("resources/subscribe", "uri", uri);
+  }
+  for (auto it = subscribed_.begin(); it != subscribed_.end();) {
+    if (wanted.contains(*it)) {
+      ++it;
+      continue;
+    }
+    ask("resources/unsubscribe", "uri", *it);
+    it = subscribed_.erase(it);
+  }
+}
+
+// A client's own request has done it already.
+void McpSeat::NoteInterest(const Call& call) {
+  const std::string& method = call.spec.method;
+  if (!call.session.empty()) return;
+  if (method == "logging/setLevel") {
+    level_set_ = core::FindString(call.spec.params.view(), "level").value_or("");
+  } else if (method == "resources/subscribe") {
+    subscribed_.insert(core::FindString(call.spec.params.view(), "uri").value_or(""));
+  } else if (method == "resources/unsubscribe") {
+    subscribed_.erase(core::FindString(call.spec.params.view(), "uri").value_or(""));
+  }
+}
+
 }  // namespace callboard::agent

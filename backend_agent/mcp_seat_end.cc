@@ -28,6 +28,7 @@ void McpSeat::TakeAnswer(Call& call, McpReply reply) {
   CallEnd end =
       MakeEnd(is_result ? v1::RESULT : v1::RPC_ERROR, v1::REASON_UNSPECIFIED, v1::FINISHED);
   end.body = std::move(reply.body);
+  if (is_result) NoteInterest(call);
   bool lists_changed = false;
   if (is_result && call.spec.method == "tools/call") {
     end.facts = FindFacts(end.body.view());

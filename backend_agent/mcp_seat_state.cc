@@ -125,6 +125,9 @@ void McpSeat::OnSessionReady() {
                             {"revision", session_->server().revision}});
   queue_.SetOpen(true);
   watcher_.Attach(session_.get());
+  level_set_.clear();
+  subscribed_.clear();
+  ApplyInterest();
   if (main_busy_ && busy_probe_ == 0) AssumeBusy();
   SchedulePump();
   SeatChanged();

@@ -110,6 +110,9 @@ class Seat {
   // The client's answer to OnAsk: a raw result or a raw error object. One that is over is ignored.
   virtual void Answer(uint64_t ask, bool is_error, Payload text) = 0;
 
+  // What the control plane wants to hear of the backend from now on: its log level (empty: as the
+  // backend likes) and its resources. Kept through restarts of the backend.
+  virtual void SetInterest(const v1::Interest& interest) = 0;
   virtual void SetCordon(bool cordoned) = 0;
   // After a restart of the agent: an earlier run's call may still be at work in this DCC, so the
   // seat counts as busy until a probe of its main thread answers.

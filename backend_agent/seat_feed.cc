@@ -59,6 +59,13 @@ void SeatFeed::OnLinked(const v1::Welcome& welcome) {
   for (const auto& [seat_id, incarnation] : welcome.last_incarnation()) {
     journal_.RaiseIncarnation(seat_id, incarnation);
   }
+  if (std::exchange(term_, welcome.term()) == welcome.term()) return;
+  // A control plane that has just begun knows no session and says what it wants anew.
+  for (auto& [seat_id, entry] : seats_) {
+    if (entry.interest.version() == 0) continue;
+    entry.interest.Clear();
+    entry.seat->SetInterest(entry.interest);
+  }
 }
 
 void SeatFeed::OnUnlinked() { transfers_.clear(); }
@@ -67,6 +74,7 @@ void SeatFeed::OnInterest(v1::Interest interest) {
   auto it = seats_.find(interest.seat_id());
   if (it == seats_.end() || interest.version() < it->second.interest.version()) return;
   it->second.interest = std::move(interest);
+  it->second.seat->SetInterest(it->second.interest);
 }
 
 void SeatFeed::OnCatalogueWant(const v1::CatalogueWant& want) {

@@ -81,6 +81,7 @@ class SeatFeed final : public SeatObserver {
   std::map<std::string, std::string> gone_;  // reason by seat_id
   std::deque<WaitingNotice> notices_;
   std::deque<Transfer> transfers_;
+  uint64_t term_ = 0;  // of the control plane linked last
 };
 
 }  // namespace callboard::agent

@@ -65,6 +65,14 @@ void AgentDirectory::GoAway(absl::Duration grace) {
   }
 }
 
+void AgentDirectory::SendInterest(const std::string& seat_id, v1::Interest interest) {
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  AgentSession* link = seat == nullptr ? nullptr : LinkOf(seat->agent_id);
+  if (link == nullptr) return;
+  *link->outbox().Control().mutable_interest() = std::move(interest);
+  link->ScheduleFlush();
+}
+
 // ---- who may link -------------------------------------------------------------------------------
 
 void AgentDirectory::OnInventory(AgentSession& session) {
@@ -161,7 +169,10 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   // calls, and a new incarnation must find them where they are.
   calls_.OnLinkUp(info.agent_id, session);
   const std::vector<v1::SeatState> seats = std::move(session.seats());
-  for (const v1::SeatState& state : seats) UpdateSeat(agent, state);
+  for (const v1::SeatState& state : seats) {
+    UpdateSeat(agent, state);
+    observer_.OnSeatLinked(state.seat_id());
+  }
 }
 
 void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {

@@ -35,6 +35,8 @@ class SeatObserver {
  public:
   virtual ~SeatObserver() = default;
   virtual void OnSeatChanged(const std::string& seat_id) = 0;
+  // Its agent has a new link.
+  virtual void OnSeatLinked(const std::string& seat_id) = 0;
   // The seat's newest digest differs from the former one.
   virtual void OnListChanged(const std::string& seat_id) = 0;
   virtual void OnListArrived() = 0;
@@ -69,6 +71,8 @@ class AgentDirectory final : public AgentSession::Host {
   AgentSession* LinkOf(std::string_view agent_id) const;
   const AgentInfo* Find(std::string_view agent_id) const;
   void GoAway(absl::Duration grace);
+  // Nothing happens while the seat's agent is not linked.
+  void SendInterest(const std::string& seat_id, v1::Interest interest);
   // Ages seats, forgets agents without seats.
   void Sweep();
 

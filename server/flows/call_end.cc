@@ -274,6 +274,9 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     session->calls.erase(call.order);
     if (call.started) --session->started_calls;
     session->quiet_since = Now();
+    if (ending.outcome == v1::RESULT) {
+      audience_.OnResult(*session, call.request.method(), call.request.params());
+    }
   }
   plane_.requests.Remove(call.request.session_id(), call.request.client_request_id(), call.id);
   if (AgentSession* link = agents_->LinkOf(call.agent_id)) {

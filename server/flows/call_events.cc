@@ -199,6 +199,10 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
     }
     case v1::CallEvent::kLog:
       call.have_n = n;
+      if (const Session* session = plane_.sessions.Find(call.request.session_id());
+          session != nullptr && !WantsLog(*session, event.log().inline_())) {
+        return AckLater(call);
+      }
       return Publish(call, n, "notifications/message",
                      std::move(*event.mutable_log()->mutable_inline_()));
     case v1::CallEvent::kNotification:

@@ -19,6 +19,7 @@
 #include "server/flows/agent_directory.h"
 #include "server/flows/live_call.h"
 #include "server/flows/plane.h"
+#include "server/flows/seat_audience.h"
 
 namespace callboard::server {
 
@@ -31,8 +32,9 @@ namespace callboard::server {
 class CallFlow final : public AgentCalls {
  public:
   // `ended_hook` runs when a call has ended; it must not call back into the flow.
-  CallFlow(Plane& plane, absl::AnyInvocable<void(const CallId&)> ended_hook)
-      : plane_(plane), ended_hook_(std::move(ended_hook)) {}
+  CallFlow(Plane& plane, SeatAudience& audience,
+           absl::AnyInvocable<void(const CallId&)> ended_hook)
+      : plane_(plane), audience_(audience), ended_hook_(std::move(ended_hook)) {}
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }
 
@@ -154,6 +156,7 @@ class CallFlow final : public AgentCalls {
   void Forget(LiveCall& call);
 
   Plane& plane_;
+  SeatAudience& audience_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.
   std::map<std::string, std::set<CallId>> orphans_;

@@ -50,7 +50,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Refuse(
   outcome.set_reason(refusal.reason);
   outcome.set_certainty(v1::NOT_STARTED);
   outcome.set_message(std::move(refusal.message));
-  return std::make_unique<RefusedSource>(std::move(outcome));
+  return std::make_unique<EndedCallSource>(std::move(outcome));
 }
 
 std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeRequest request) {
@@ -70,6 +70,15 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
   call.created = Now();
   call.window = plane_.config.limits.window;
   if (auto refusal = Admit(call, session)) return Refuse(call.request, *std::move(refusal));
+  if (session != nullptr && call.request.method() == "resources/unsubscribe" &&
+      audience_.KeepsSubscription(*session, call.request.params())) {
+    v1::CallOutcome done;
+    done.set_client_request_id(call.request.client_request_id());
+    done.set_class_(v1::RESULT);
+    done.set_certainty(v1::FINISHED);
+    done.mutable_body()->set_inline_("{}");
+    return std::make_unique<EndedCallSource>(std::move(done));
+  }
   call.id = CallId::New(plane_.random);
   const std::string& request_id = call.request.client_request_id();
   const std::string session_id = call.request.session_id();

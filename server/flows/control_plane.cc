@@ -13,6 +13,7 @@
 #include "server/flows/call_flow.h"
 #include "server/flows/instance_watch.h"
 #include "server/flows/plane.h"
+#include "server/flows/seat_audience.h"
 #include "server/flows/session_reader.h"
 #include "server/flows/skill_load.h"
 #include "server/flows/tool_search.h"
@@ -69,7 +70,10 @@ struct ControlPlane::Impl final : SeatObserver {
        ControlPlaneConfig config)
       : plane(loop, random, offload, store, std::move(config)),
         watchers(plane),
-        flow(plane, [this](const CallId& id) { OnEnded(id); }),
+        audience(plane, [this](const std::string& seat_id, v1::Interest interest) {
+          agents.SendInterest(seat_id, std::move(interest));
+        }),
+        flow(plane, audience, [this](const CallId& id) { OnEnded(id); }),
         agents(plane, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
@@ -81,7 +85,8 @@ struct ControlPlane::Impl final : SeatObserver {
     (void)plane.store.Load([this](const StoreRecord& record) {
       v1::OpenSessionRequest request;
       if (!record.key.starts_with(kSessionKey) || !request.ParseFromString(record.value)) return;
-      plane.sessions.Open(record.key.substr(kSessionKey.size()), request, plane.loop.Now());
+      audience.Add(
+          plane.sessions.Open(record.key.substr(kSessionKey.size()), request, plane.loop.Now()));
     });
   }
 
@@ -100,7 +105,10 @@ struct ControlPlane::Impl final : SeatObserver {
   }
 
   void EndSession(const std::string& id) {
+    const Session* session = plane.sessions.Find(id);
+    const std::string seat_id = session == nullptr ? "" : session->seat_id;
     flow.CloseSession(id, "session_ended");
+    audience.Remove(id, seat_id);
     plane.store.Append({{std::string(kSessionKey) + id, ""}});
   }
 
@@ -188,9 +196,10 @@ struct ControlPlane::Impl final : SeatObserver {
   // ---- SeatObserver ----
 
   void OnSeatChanged(const std::string& seat_id) override { watchers.OnSeatChanged(seat_id); }
+  void OnSeatLinked(const std::string& seat_id) override { audience.OnSeatUp(seat_id); }
   void OnListArrived() override { skills.OnListArrived(); }
   void OnListChanged(const std::string& seat_id) override {
-    Tell(seat_id, "notifications/tools/list_changed", "");
+    audience.Tell(seat_id, "notifications/tools/list_changed", "");
   }
   void OnNotice(const std::string& seat_id, const std::string& method,
                 const std::string& params) override {
@@ -200,32 +209,10 @@ struct ControlPlane::Impl final : SeatObserver {
         !seat->state.catalogue_digest().empty()) {
       return;
     }
-    Tell(seat_id, method, params);
-  }
-
-  // To the sessions about that seat which have ever listened to their own stream.
-  void Tell(const std::string& seat_id, const std::string& method, const std::string& params) {
-    auto sessions = about_seat.find(seat_id);
-    if (sessions == about_seat.end()) return;
-    for (auto it = sessions->second.begin(); it != sessions->second.end();) {
-      const Session* session = plane.sessions.Find(*it);
-      if (session == nullptr) {
-        it = sessions->second.erase(it);
-        continue;
-      }
-      ++it;
-      auto own = session->streams.find(0);
-      if (own == session->streams.end()) continue;
-      v1::StreamEvent event;
-      event.set_method(method);
-      event.set_params(params);
-      plane.sessions.Append(*own->second, {std::move(event), 0});
-      if (own->second->reader != nullptr) own->second->reader->Wake();
-    }
+    audience.Tell(seat_id, method, params);
   }
 
   Plane plane;
-  std::map<std::string, std::set<std::string>> about_seat;  // seat -> sessions, swept by Tell
   std::map<uint64_t, Wait> waits;
   uint64_t next_wait = 1;
   absl::AnyInvocable<void()> drained;
@@ -233,6 +220,7 @@ struct ControlPlane::Impl final : SeatObserver {
   core::Timer housekeeping;
   core::Lifetime lifetime;
   InstanceWatchers watchers;
+  SeatAudience audience;
   CallFlow flow;
   AgentDirectory agents;
   SkillLoads skills;
@@ -264,7 +252,7 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
   }
   Session& session =
       impl.plane.sessions.Open(impl.plane.random.Hex(16), request, impl.plane.loop.Now());
-  if (!session.seat_id.empty()) impl.about_seat[session.seat_id].insert(session.id);
+  impl.audience.Add(session);
   const uint64_t position = impl.plane.store.Append(
       {{std::string(kSessionKey) + session.id, request.SerializeAsString()}});
   impl.plane.store.WhenDurable(

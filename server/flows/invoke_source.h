@@ -56,10 +56,10 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   std::optional<absl::Status> end_;
 };
 
-// A call that was refused before it began.
-class RefusedSource final : public core::EventSource<v1::InvokeEvent> {
+// A call that ended before it began: refused, or done without the seat.
+class EndedCallSource final : public core::EventSource<v1::InvokeEvent> {
  public:
-  explicit RefusedSource(v1::CallOutcome outcome) : outcome_(std::move(outcome)) {}
+  explicit EndedCallSource(v1::CallOutcome outcome) : outcome_(std::move(outcome)) {}
   void Next(absl::AnyInvocable<void(absl::StatusOr<v1::InvokeEvent>)> callback) override {
     if (given_) return callback(absl::OutOfRangeError("the call has ended"));
     given_ = true;

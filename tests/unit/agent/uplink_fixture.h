@@ -112,6 +112,7 @@ class FakeSeat final : public agent::Seat {
     std::vector<std::string> cancelled;
     std::vector<std::string> answers;
     bool cordoned = false;
+    v1::Interest interest;
     bool assumed_busy = false;
     v1::CancelAck::Effect cancel_effect = v1::CancelAck::DELIVERED;
     v1::SeatState state;
@@ -134,6 +135,7 @@ class FakeSeat final : public agent::Seat {
     asked_.answers.push_back(
         fmt::format("{} {} {}", ask, is_error ? "error" : "result", text.view()));
   }
+  void SetInterest(const v1::Interest& interest) override { asked_.interest = interest; }
   void SetCordon(bool cordoned) override { asked_.cordoned = cordoned; }
   void AssumeBusy() override { asked_.assumed_busy = true; }
 

@@ -170,5 +170,41 @@ TEST_F(McpSeatAsks, BeyondTheBoundTheLongestUnusedSessionMakesRoom) {
   EXPECT_EQ(backend->others.size(), 2u);
 }
 
+TEST_F(McpSeatAsks, WhatIsWantedIsSaidOnceAndAgainToANewProcess) {
+  backend->initialize_result =
+      R"({"protocolVersion":"2025-06-18","capabilities":{"logging":{},"resources":{}}})";
+  BringUp();
+  v1::Interest interest;
+  interest.set_version(1);
+  interest.set_log_level("debug");
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  seat->SetInterest(interest);
+  EXPECT_EQ(backend->Count("logging/setLevel"), 1u);
+  EXPECT_EQ(backend->Count("resources/subscribe"), 1u);
+  backend->Die(9);
+  loop.RunFor(absl::Seconds(1));
+  BringUp();
+  EXPECT_EQ(backend->Count("logging/setLevel"), 2u);
+  EXPECT_EQ(backend->Count("resources/subscribe"), 2u);
+  interest.clear_resource_uris();
+  seat->SetInterest(interest);
+  EXPECT_EQ(backend->Count("resources/unsubscribe"), 1u);
+}
+
+TEST_F(McpSeatAsks, ClientsOwnSubscriptionIsNotMadeTwice) {
+  BringUp();
+  CallSpec spec = Tool("A");
+  spec.method = "resources/subscribe";
+  spec.params = Payload(std::string(R"({"uri":"scene://"})"));
+  Submit(std::move(spec));
+  backend->Answer(backend->Last("resources/subscribe").exchange, "{}");
+  loop.RunReady();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  EXPECT_EQ(backend->Count("resources/subscribe"), 1u);
+}
+
 }  // namespace
 }  // namespace callboard::agent

@@ -82,7 +82,7 @@ TEST_F(FlowsTest, ASessionAboutASeatHearsItsNotices) {
   auto facade = Listen(OpenSession(), 0);
   v1::AgentItem item;
   item.mutable_notice()->set_seat_id(kSeat);
-  item.mutable_notice()->set_method("notifications/resources/updated");
+  item.mutable_notice()->set_method("notifications/custom");
   item.mutable_notice()->mutable_params()->set_inline_(R"({"uri":"scene://"})");
   agent->Say(std::move(item));
   loop.RunReady();
@@ -90,6 +90,7 @@ TEST_F(FlowsTest, ASessionAboutASeatHearsItsNotices) {
   EXPECT_TRUE(facade->params().empty());
   GiveList(*agent, "d1");
   GiveList(*agent, "d2");
+  loop.RunFor(absl::Milliseconds(300));
   ASSERT_TRUE(get->events.back().has_stream_event());
   EXPECT_EQ(get->events.back().stream_event().method(), "notifications/tools/list_changed");
 }

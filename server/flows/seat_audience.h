@@ -1,0 +1,62 @@
+// Which sessions hear what a seat says by itself, and what its agent is asked to have said.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "callboard/v1/agent.pb.h"
+#include "core/runtime/event_loop.h"
+#include "server/flows/plane.h"
+
+namespace callboard::server {
+
+// Whether the session has asked for log messages as severe as this one (MCP logging/setLevel; a
+// session that has not asked gets all).
+bool WantsLog(const Session& session, std::string_view raw_params);
+
+// Loop thread, owned by ControlPlane::Impl. The wishes of all sessions about a seat (log level,
+// subscribed resources) make one Interest: the most verbose level, each resource once. The agent
+// renews it whenever its backend forgets. list_changed is told at most once in kCoalesce, with the
+// last change in it. Bounds: sessions_max sessions, kSubscriptionsMax resources a session.
+class SeatAudience {
+ public:
+  static constexpr absl::Duration kCoalesce = absl::Milliseconds(250);
+  static constexpr size_t kSubscriptionsMax = 256;
+
+  using SendFn = absl::AnyInvocable<void(const std::string& seat_id, v1::Interest interest)>;
+
+  SeatAudience(Plane& plane, SendFn send) : plane_(plane), send_(std::move(send)) {}
+
+  // A session about one seat has been opened; one has ended.
+  void Add(const Session& session);
+  void Remove(const std::string& session_id, const std::string& seat_id);
+
+  // A request of the session has had a result: what it wishes from now on.
+  void OnResult(Session& session, std::string_view method, std::string_view raw_params);
+  // True: the backend need not hear of this resources/unsubscribe, as others are subscribed.
+  bool KeepsSubscription(Session& session, std::string_view raw_params);
+  // The seat's agent is linked: it is told what is wished.
+  void OnSeatUp(const std::string& seat_id);
+
+  void Tell(const std::string& seat_id, const std::string& method, const std::string& params);
+
+ private:
+  struct Audience {
+    std::set<std::string> sessions;
+    uint64_t version = 0;
+    std::map<std::string, core::Timer> waiting;  // list_changed by method
+  };
+
+  void Send(const std::string& seat_id, Audience& audience);
+  void Deliver(const std::string& seat_id, const std::string& method, const std::string& params);
+
+  Plane& plane_;
+  SendFn send_;
+  std::map<std::string, Audience> seats_;
+};
+
+}  // namespace callboard::server
