@@ -243,7 +243,15 @@ void StdioBackend::Log(std::string_view line) {
     log_bytes_ -= log_.front().size();
     log_.pop_front();
   }
-  if (log_sink_) log_sink_(log_.back());
+  if (!log_sink_) return;
+  if (const absl::Time now = loop_.Now(); now - sink_second_ >= absl::Seconds(1)) {
+    if (const int untold = sink_lines_ - config_.sink_lines_max; untold > 0) {
+      log_sink_(fmt::format("({} lines more are not shown)", untold));
+    }
+    sink_second_ = now;
+    sink_lines_ = 0;
+  }
+  if (sink_lines_++ < config_.sink_lines_max) log_sink_(log_.back());
 }
 
 void StdioBackend::OnEnd(ProcessEnd end) {

@@ -32,6 +32,7 @@ struct StdioBackendConfig {
   size_t log_lines_max = 200;        // beyond, the oldest go
   size_t log_line_bytes_max = 4096;  // of each line; the rest is cut
   size_t log_bytes_max = 64 * 1024;  // of all lines kept
+  int sink_lines_max = 100;          // told to the log sink each second; the rest is counted
 };
 
 // Loop thread only. Everything passed by reference outlives it. The child is spawned again with
@@ -39,7 +40,7 @@ struct StdioBackendConfig {
 // bounded log. Destroying the backend kills the child and its whole process group.
 class StdioBackend final : public Backend {
  public:
-  // Told each log line, for the agent's own log; may be null.
+  // Told each log line, for the agent's own log, as far as a flood leaves room; may be null.
   using LogSink = absl::AnyInvocable<void(std::string_view line)>;
 
   StdioBackend(core::AsioEventLoop& loop, core::Random& random, Spool& spool,
@@ -88,7 +89,9 @@ class StdioBackend final : public Backend {
   std::deque<std::string> log_;
   size_t log_bytes_ = 0;
   uint64_t foreign_lines_ = 0;
-  core::Timer timer_;  // start, restart or stop
+  absl::Time sink_second_ = absl::InfinitePast();  // when the present one began
+  int sink_lines_ = 0;                             // in it, untold ones too
+  core::Timer timer_;                              // start, restart or stop
   absl::AnyInvocable<void()> stopped_;
   core::Lifetime lifetime_;
 };
