@@ -1,6 +1,7 @@
 // Implementation of CapabilityWatcher.
 #include "backend_agent/capability_watcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend_agent/digest.h"
@@ -18,6 +19,7 @@ CapabilityWatcher::CapabilityWatcher(core::EventLoop& loop, core::Random& random
 
 void CapabilityWatcher::Attach(McpSession* session) {
   session_ = session;
+  poll_ = limits_.first_poll;
   if (running_) {
     // Of a session that the backend has forgotten meanwhile.
     session_->Forget(request_);
@@ -161,6 +163,7 @@ void CapabilityWatcher::End(bool complete) {
     Payload catalogue = builder_.Take();
     std::string digest = Sha256Hex(catalogue.view());
     if (digest != digest_) {
+      poll_ = limits_.first_poll;
       catalogue_ = std::move(catalogue);
       digest_ = std::move(digest);
       on_changed_();
@@ -174,7 +177,8 @@ void CapabilityWatcher::End(bool complete) {
     if (again_) {
       Begin();
     } else {
-      ScheduleNext(complete ? limits_.poll * (0.9 + 0.2 * random_.Unit()) : limits_.retry);
+      ScheduleNext(complete ? poll_ * (0.9 + 0.2 * random_.Unit()) : limits_.retry);
+      if (complete) poll_ = std::min(2 * poll_, limits_.poll);
     }
   }
   Wake(finished);

@@ -26,6 +26,9 @@ struct WatcherLimits {
   absl::Duration page_timeout = absl::Seconds(30);
   absl::Duration coalesce = absl::Milliseconds(250);
   absl::Duration poll = absl::Seconds(60);  // +-10 %, for backends that cannot push
+  // The wait before the first poll after a change (a DCC that starts finds its tools bit by bit,
+  // after it has begun to serve); each further wait is twice as long, up to `poll`.
+  absl::Duration first_poll = absl::Milliseconds(500);
   absl::Duration retry = absl::Seconds(5);  // after a listing that failed
 };
 
@@ -84,6 +87,7 @@ class CapabilityWatcher {
   PayloadBuilder builder_;
   core::Timer page_timer_;
   core::Timer next_timer_;  // coalescing, retry or poll
+  absl::Duration poll_;     // the next wait
   absl::Time next_due_ = absl::InfiniteFuture();
   uint64_t next_waiter_ = 1;
   std::map<uint64_t, Waiter> waiters_;
