@@ -34,6 +34,7 @@ struct Execution {
   std::string message;
   std::string backend_job_id;
   absl::Time created;
+  absl::Time started = absl::InfiniteFuture();  // when its tool began to work
   absl::Time ended;
   uint64_t queue_ms = 0;
   uint64_t run_ms = 0;

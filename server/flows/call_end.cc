@@ -64,8 +64,8 @@ absl::Time CallFlow::BudgetAt(const LiveCall& call) const {
 
 void CallFlow::Arm(LiveCall& call) {
   if (call.ended) return;
-  const absl::Time next = std::min(
-      {call.hard_at, call.accept_at, call.retry_at, call.cancel_by, call.exit_by, BudgetAt(call)});
+  const absl::Time next = std::min({call.hard_at, call.accept_at, call.retry_at, call.note_at,
+                                    call.cancel_by, call.exit_by, BudgetAt(call)});
   // One that fires too early looks again; so a deadline that moves away costs nothing here.
   if (call.timer.pending() && call.timer_at <= next) return;
   call.timer_at = next;
@@ -103,6 +103,7 @@ void CallFlow::OnTimer(uint64_t order) {
     call.accept_at = absl::InfiniteFuture();
     if (OpenStream(call)) ShowStatus(call);
   }
+  if (now >= call.note_at) NoteQueue(call);
   if (now >= call.retry_at) Send(call);
   Arm(call);
 }

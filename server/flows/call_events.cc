@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kAsksMax = 64;
 constexpr size_t kInlineMax = 64 << 10;
 constexpr absl::Duration kStatusEvery = absl::Seconds(1);
+// A queued call's place is told when it changes, and at least this often: clients measure silence.
+constexpr absl::Duration kNoteEvery = absl::Seconds(5);
+constexpr absl::Duration kFirstNoteAfter = absl::Milliseconds(250);  // a short wait is no news
 
 // The body of an event other than its outcome; nullptr if it has none.
 v1::Body* BodyOf(v1::CallEvent& event) {
@@ -166,6 +169,9 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
       call.ahead = event.queued().ahead();
       SetPhase(call, v1::CALL_QUEUED,
                fmt::format("{} before this one in the seat's queue", call.ahead));
+      if (!call.request.progress_token().empty() && !call.ever_started) {
+        call.note_at = std::max(Now() + kFirstNoteAfter, call.last_note + kStatusEvery);
+      }
       return Arm(call);
     case v1::CallEvent::kStarted:
       call.have_n = n;
@@ -180,7 +186,9 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
         }
       }
       call.incarnation = event.started().incarnation();
+      call.note_at = absl::InfiniteFuture();
       if (Execution* record = plane_.executions.Find(call.id)) {
+        record->started = call.started_at;
         record->incarnation = call.incarnation;
         if (!record->over()) record->certainty = v1::RUNNING;
       }
@@ -406,6 +414,30 @@ void CallFlow::ShowStatus(LiveCall& call) {
   status.set_attempts_max(call.idempotent ? 3 : 1);
   status.set_message(record->message);
   call.source->SetStatus(std::move(status));
+}
+
+void CallFlow::NoteQueue(LiveCall& call) {
+  call.note_at = call.queued ? Now() + kNoteEvery : absl::InfiniteFuture();
+  if (!call.queued) return;  // on its way to the agent again
+  call.last_note = Now();
+  ++call.notes;
+  std::string message = call.ahead == 0 ? std::string("queued: next in line")
+                                        : fmt::format("queued: {} before this call", call.ahead);
+  const SeatRecord* seat = plane_.seats.Find(call.seat_id);
+  if (seat != nullptr && seat->state.running_size() > 0) {
+    const auto running = CallId::From(seat->state.running(0));
+    const Execution* other = running ? plane_.executions.Find(*running) : nullptr;
+    if (other != nullptr && !other->over() && other->started <= Now()) {
+      message += fmt::format("; {} is busy with '{}' for {:.0f} s", seat->display_name,
+                             other->tool.empty() ? other->method : other->tool,
+                             absl::ToDoubleSeconds(Now() - other->started));
+    }
+  }
+  // Progress has to grow with every note, and the tool's own begins at 0: so from -1 towards 0.
+  std::string params =
+      fmt::format(R"({{"progressToken":{},"progress":{:.6g},"message":{}}})",
+                  call.request.progress_token(), -1.0 / call.notes, core::QuoteJson(message));
+  Publish(call, 0, "notifications/progress", std::move(params));
 }
 
 // ---- what the sources ask for -------------------------------------------------------------------

@@ -132,6 +132,8 @@ class CallFlow final : public AgentCalls {
   void WakeReader(LiveCall& call);
   void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});
   void ShowStatus(LiveCall& call);
+  // Tells a caller that wants progress where its queued call stands.
+  void NoteQueue(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                  const std::string& error);
   void SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask_n,

@@ -8,6 +8,7 @@
 
 #include "core/runtime/lifetime.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 #include "fmt/format.h"
 #include "server/flows/agent_directory.h"
 #include "server/flows/call_flow.h"
@@ -65,6 +66,24 @@ struct ControlPlane::Impl final : SeatObserver {
     Reply<v1::Call> reply;
     core::Timer timer;
   };
+
+  // What the seat of a row is working on.
+  void AddRunning(v1::InstanceRow& row) {
+    const SeatRecord* seat = plane.seats.Find(row.seat_id());
+    if (seat == nullptr) return;
+    for (const std::string& id : seat->state.running()) {
+      const auto call_id = CallId::From(id);
+      const Execution* execution = call_id ? plane.executions.Find(*call_id) : nullptr;
+      if (execution == nullptr || execution->over() || execution->started > plane.loop.Now()) {
+        continue;
+      }
+      v1::RunningCall& running = *row.add_running();
+      running.set_call_id(id);
+      running.set_method(execution->method);
+      running.set_tool(execution->tool);
+      running.set_run_ms(Millis(plane.loop.Now() - execution->started));
+    }
+  }
 
   Impl(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
        ControlPlaneConfig config)
@@ -252,6 +271,9 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
   }
   Session& session =
       impl.plane.sessions.Open(impl.plane.random.Hex(16), request, impl.plane.loop.Now());
+  core::LogInfo(
+      "session_opened",
+      {{"session", session.id}, {"revision", session.revision}, {"client", request.client_info()}});
   impl.audience.Add(session);
   const uint64_t position = impl.plane.store.Append(
       {{std::string(kSessionKey) + session.id, request.SerializeAsString()}});
@@ -459,6 +481,7 @@ v1::ListInstancesResponse ControlPlane::ListInstances(const v1::ListInstancesReq
       rows[i].set_status("starting");
       rows[i].set_advice("wait");
     }
+    impl_->AddRunning(rows[i]);
     *response.add_instances() = std::move(rows[i]);
   }
   return response;

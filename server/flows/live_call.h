@@ -72,6 +72,7 @@ struct LiveCall {
   absl::Time sent_at = absl::InfiniteFuture();  // when the run budget began to count
   absl::Time started_at = absl::InfiniteFuture();
   absl::Time retry_at = absl::InfiniteFuture();
+  absl::Time note_at = absl::InfiniteFuture();    // the caller is told its place in the queue then
   absl::Time cancel_by = absl::InfiniteFuture();  // the agent answers a Cancel until then
   absl::Time exit_by = absl::InfiniteFuture();    // the agent tells how the DCC ended until then
   v1::Reason cancel_reason = v1::CANCELLED_BY_CLIENT;
@@ -82,6 +83,8 @@ struct LiveCall {
   bool queued = false;
   bool started = false;
   uint32_t ahead = 0;
+  uint32_t notes = 0;  // how often the caller was told its place
+  absl::Time last_note = absl::InfinitePast();
   uint64_t incarnation = 0;
 
   uint64_t have_n = 0;  // events of this attempt taken up to here

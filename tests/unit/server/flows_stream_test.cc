@@ -1,4 +1,5 @@
 // Streams of calls: when they open, what they carry, how they are resumed, back-pressure.
+#include "gmock/gmock.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -28,6 +29,48 @@ TEST_F(FlowsTest, ProgressOpensTheStreamAndCarriesTheToken) {
   EXPECT_EQ(caller->params(), std::vector<std::string>{R"({"progress":1,"progressToken":"tok"})"});
   EXPECT_EQ(caller->outcome().id().n(), 2u);
   EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
+}
+
+TEST_F(FlowsTest, TellsAQueuedCallerItsPlaceAndWhatTheSeatIsBusyWith) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Call(session));
+  const v1::Dispatch running = agent->TakeDispatch();
+  agent->Started(running);
+  loop.RunReady();
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat();
+  state.mutable_seat_state()->add_running(running.call_id());
+  agent->Say(std::move(state));
+  auto second = Invoke(Call(session, "2"));
+  const v1::Dispatch waiting = agent->TakeDispatch();
+  agent->Queued(waiting, 1, 2);
+  loop.RunFor(absl::Milliseconds(249));
+  EXPECT_TRUE(second->params().empty());  // a short wait is no news
+  loop.RunFor(absl::Seconds(2));
+  ASSERT_EQ(second->params().size(), 1u);
+  EXPECT_THAT(second->params()[0], testing::HasSubstr(R"("progressToken":"tok","progress":-1,)"));
+  EXPECT_THAT(second->params()[0], testing::HasSubstr("2 before this call"));
+  EXPECT_THAT(second->params()[0], testing::HasSubstr("is busy with 'bake' for 0 s"));
+  agent->Queued(waiting, 2, 0);  // moved up: told at once
+  loop.RunFor(absl::Milliseconds(250));
+  ASSERT_EQ(second->params().size(), 2u);
+  EXPECT_THAT(second->params()[1], testing::HasSubstr(R"("progress":-0.5,)"));
+  EXPECT_THAT(second->params()[1], testing::HasSubstr("next in line"));
+  loop.RunFor(absl::Seconds(10));  // and every 5 s while nothing changes
+  EXPECT_EQ(second->params().size(), 4u);
+  const auto rows = plane->ListInstances({});
+  ASSERT_EQ(rows.instances(0).running_size(), 1);
+  EXPECT_EQ(rows.instances(0).running(0).tool(), "bake");
+  EXPECT_GE(rows.instances(0).running(0).run_ms(), 12'000u);
+
+  agent->Result(running, 2);
+  agent->Started(waiting, 3);
+  loop.RunFor(absl::Seconds(6));
+  EXPECT_EQ(second->params().size(), 4u);  // it runs: its own progress only
+  agent->Result(waiting, 4);
+  loop.RunReady();
+  EXPECT_TRUE(absl::IsOutOfRange(*second->end));
 }
 
 TEST_F(FlowsTest, DropsEventsOfACallThatNeverOpensAStream) {
