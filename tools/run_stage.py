@@ -23,10 +23,12 @@ HOST = "127.0.0.1"
 READY_SECONDS = 20  # for callboardd and the agent
 SEAT_SECONDS = 60   # for the DCC or the server to appear in the list
 # How long each child has after SIGTERM before SIGKILL.
-STOP_SECONDS = {"openusd": 5, "callboard-agent": 10, "callboardd": 10}
+STOP_SECONDS = {"openusd": 5, "blender": 5, "callboard-agent": 10, "callboardd": 10}
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
+
+BLENDER_MAIN = "from dcc_mcp_blender.blender_bootstrap import main; main(port=None)"
 
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
@@ -178,7 +180,8 @@ class Stage:
         self.children = []
         self.port = 0
         self.grpc_port = 0
-        self.openusd = None  # its Python environment
+        self.dcc = "blender" if options.blender else "openusd"
+        self.venv = None  # Python environment of the DCC
         self.stop_signals = 0
         self._lock = None
 
@@ -199,7 +202,7 @@ class Stage:
                 "choose another with --state-dir DIR") from None
         self._take_lock()
         if self.options.name is None:
-            self.openusd = self._install_openusd()
+            self.venv = self._install_dcc()
         check_port(self.options.port, "MCP over HTTP", "--port")
         check_port(self.options.grpc_port, "gRPC", "--grpc-port")
         # Rows of a run that was killed would be dead seats of this one.
@@ -227,8 +230,8 @@ class Stage:
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
 
-    def _install_openusd(self):
-        installer = subprocess.Popen([ROOT / "tools" / "install_openusd"], stdout=subprocess.PIPE,
+    def _install_dcc(self):
+        installer = subprocess.Popen([ROOT / "tools" / f"install_{self.dcc}"], stdout=subprocess.PIPE,
                                      stdin=subprocess.DEVNULL, text=True, start_new_session=True)
         try:
             while installer.poll() is None:
@@ -237,7 +240,7 @@ class Stage:
             _signal_group(installer.pid, signal.SIGKILL)
             lines = installer.communicate()[0].splitlines()
         if installer.returncode != 0:
-            raise StageError("OpenUSD could not be installed (see above); "
+            raise StageError(f"{self.dcc} could not be installed (see above); "
                              "./run --name NAME -- CMD... serves a server of your own")
         return Path(lines[-1])
 
@@ -247,7 +250,7 @@ class Stage:
         self._start_callboardd()
         self._start_agent()
         if self.options.name is None:
-            self._start_openusd()
+            self._start_dcc()
         self._wait_for_seat()
 
     def _start(self, name, command, env=None, cwd=None):
@@ -291,20 +294,24 @@ class Stage:
             return f"the registry {self.registry}"
         return f"'{options.name}': {options.url or shlex.join(options.command)}"
 
-    def _start_openusd(self):
-        venv = self.openusd
-        home, project = self.state / "openusd-home", self.state / "project"
+    def _start_dcc(self):
+        name, venv = self.dcc, self.venv
+        home, project = self.state / f"{name}-home", self.state / "project"
         home.mkdir(exist_ok=True)
         project.mkdir(exist_ok=True)
         env = {key: value for key, value in os.environ.items() if not key.startswith("DCC_MCP_")}
         env.update(HOME=str(home), DCC_MCP_GATEWAY_REMOTE_PORT="0",
+                   DCC_MCP_GATEWAY_PORT=str(self.port), DCC_MCP_REGISTRY_DIR=str(self.registry),
                    XDG_CACHE_HOME=str(home / "cache"), XDG_CONFIG_HOME=str(home / "config"),
                    XDG_DATA_HOME=str(home / "data"), XDG_STATE_HOME=str(home / "state"),
                    TMPDIR=str(home))
-        self._start("openusd", [venv / "bin" / "dcc-mcp-openusd", "--registry-dir", self.registry,
-                                "--gateway-port", str(self.port), "--project-dir", project],
-                    env=env, cwd=project)
-        say(f"openusd          started, project folder {project}")
+        if name == "blender":
+            command = [venv / "bin" / "python", "-c", BLENDER_MAIN]
+        else:
+            command = [venv / "bin" / "dcc-mcp-openusd", "--registry-dir", self.registry,
+                       "--gateway-port", str(self.port), "--project-dir", project]
+        self._start(name, command, env=env, cwd=project)
+        say(f"{name:16} started, project folder {project}")
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -384,13 +391,15 @@ class Stage:
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="./run",
-        usage="./run [options]\n       ./run [options] --name NAME -- COMMAND [ARGUMENT...]\n"
+        usage="./run [options] [--blender]\n       ./run [options] --name NAME -- COMMAND [ARGUMENT...]\n"
               "       ./run [options] --name NAME --url URL",
         description="Runs callboardd and callboard-agent on this machine. Without --name they serve "
                     "OpenUSD through its dcc-mcp adapter; with --name exactly that MCP server: a "
                     "stdio program after --, or a Streamable HTTP server at --url.")
     state_home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     parser.add_argument("--name", help="name of the one MCP server to serve")
+    parser.add_argument("--blender", action="store_true",
+                        help="serve Blender 5 (headless, 374 MB to install once) and not OpenUSD")
     parser.add_argument("--url", help="its Streamable HTTP endpoint, http://...")
     parser.add_argument("--port", type=port_number, default=9765,
                         help="HTTP port for MCP clients [9765]; 0 picks a free one")
@@ -410,6 +419,8 @@ def parse_arguments(arguments):
     options = parser.parse_args(own)
     options.command = command
     options.state_dir = options.state_dir.absolute()
+    if options.blender and options.name is not None:
+        parser.error("--blender serves Blender; --name serves a server of your own: give one of them")
     if options.name is None and (command or options.url):
         parser.error("a server needs --name NAME")
     if options.name is not None and bool(command) == bool(options.url):

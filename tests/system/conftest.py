@@ -12,6 +12,14 @@ import black_hole  # noqa: E402
 from stage import BINARIES, SHARED, Stage  # noqa: E402
 
 
+NEGOTIATED = []  # (client, MCP revision), told at the end of a run
+
+
+def pytest_terminal_summary(terminalreporter):
+    for client, revision in NEGOTIATED:
+        terminalreporter.write_line(f"negotiated by {client}: {revision}")
+
+
 def need(reason):
     """Leaves a test out, by name; on CI only what a clone need not have may be missing."""
     if os.environ.get("CI") == "true":

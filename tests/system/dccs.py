@@ -130,9 +130,12 @@ def wait_ready(client, pid, seconds=30):
 
 
 def load(client, instance, skill):
-    answer = client.call("load_skill", {"skill_name": skill, "instance": instance}, timeout=60)
-    assert not answer.failed, answer.text
-    return answer
+    """Loads a skill; an adapter that has just come up may find its skills a little later."""
+    def loaded():
+        answer = client.call("load_skill", {"skill_name": skill, "instance": instance}, timeout=60)
+        return None if answer.failed else answer
+
+    return wait_until(loaded, 15, f"{instance} loads {skill}", step=0.1)
 
 
 def slug_of(client, row, tool):
