@@ -152,12 +152,12 @@ void Facade::LoadSkill(RequestExchange& exchange, const FacadeArguments& argumen
   request.set_session_id(exchange.spec().session_id);
   // Unlike the other questions this one goes to the application.
   exchange.Expect(core_.config.hard_wait);
-  core_.client.LoadSkill(std::move(request),
-                         exchange.Guard([this, &exchange, skill = arguments.skill](
-                                            const absl::StatusOr<v1::LoadSkillResponse>& loaded) {
-                           if (!loaded.ok()) return AnswerStatus(exchange, loaded.status());
-                           AnswerDocument(exchange, RenderLoadedSkill(skill, *loaded));
-                         }));
+  core_.client.LoadSkill(
+      std::move(request), exchange.Guard([this, &exchange, skill = arguments.skill](
+                                             const absl::StatusOr<v1::LoadSkillResponse>& loaded) {
+        if (!loaded.ok()) return AnswerStatus(exchange, loaded.status());
+        AnswerDocument(exchange, RenderLoadedSkill(skill, *loaded), FailedToLoad(*loaded));
+      }));
 }
 
 void Facade::Resolve(RequestExchange& exchange, Wanted wanted, OnTool then) {

@@ -50,6 +50,13 @@ std::string RenderHit(const v1::ToolHit& hit) {
   return row.Take();
 }
 
+std::string RenderRunning(const v1::RunningCall& call) {
+  return JsonObject()
+      .String("tool", call.tool().empty() ? call.method() : call.tool())
+      .Int("elapsed_ms", static_cast<int64_t>(call.run_ms()))
+      .Take();
+}
+
 std::string RenderInstance(const v1::InstanceRow& row) {
   // A protobuf map has no order of its own.
   JsonObject labels;
@@ -60,6 +67,7 @@ std::string RenderInstance(const v1::InstanceRow& row) {
   object.String("instance", row.name())
       .String("seat_id", row.seat_id())
       .String("instance_id", row.instance_id())
+      .Int("incarnation", static_cast<int64_t>(row.incarnation()))
       .String("app", row.app())
       .String("version", row.version())
       .String("scene", row.scene())
@@ -71,6 +79,7 @@ std::string RenderInstance(const v1::InstanceRow& row) {
       .Int("tools", row.tools())
       .Int("last_seen_ms", static_cast<int64_t>(row.last_seen_ms()))
       .String("mcp_path", fmt::format("/mcp/{}", row.seat_id()));
+  if (row.running_size() > 0) object.Raw("running", RenderArray(row.running(), RenderRunning));
   if (row.labels_size() > 0) object.Raw("labels", labels.Take());
   return object.Take();
 }
@@ -137,10 +146,14 @@ std::string RenderInstances(const v1::ListInstancesResponse& rows) {
       .Take();
 }
 
+bool FailedToLoad(const v1::LoadSkillResponse& loaded) {
+  return core::FindMember(loaded.backend_result(), "isError") == "true";
+}
+
 std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillResponse& loaded) {
   JsonObject document;
   document.String("skill", skill)
-      .Bool("loaded", true)
+      .Bool("loaded", !FailedToLoad(loaded))
       .String("instance", loaded.seat_name())
       .String("seat_id", loaded.seat_id())
       .Raw("new_tools", RenderArray(loaded.new_tools(), [](const v1::ToolHit& hit) {

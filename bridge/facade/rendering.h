@@ -18,6 +18,8 @@ std::string DocumentResult(std::string_view document, core::McpRevision revision
 std::string RenderHits(const v1::SearchToolsResponse& found);
 std::string RenderTool(const v1::DescribeToolResponse& tool);
 std::string RenderInstances(const v1::ListInstancesResponse& rows);
+// Whether the application answered that it could not load the skill.
+bool FailedToLoad(const v1::LoadSkillResponse& loaded);
 std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillResponse& loaded);
 
 // A failure the caller can act on: {"error":{"kind":..,"message":..}}.

@@ -152,6 +152,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
     if (!load_error.ok()) return reply(load_error);
     v1::LoadSkillResponse loaded;
     loaded.set_seat_name("maya-1");
+    loaded.set_backend_result(load_result);
     for (const v1::ToolHit& hit : tools) *loaded.add_new_tools() = hit;
     reply(loaded);
   }
@@ -189,6 +190,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   std::vector<std::string> described;
   std::vector<v1::LoadSkillRequest> loads;
   std::vector<v1::GetListRequest> lists;
+  std::string load_result;
   std::vector<v1::ToolHit> tools;
   std::vector<v1::InstanceRow> instances;
   std::string tool_list = R"([{"name":"bake"}])";

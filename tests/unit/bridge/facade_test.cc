@@ -205,6 +205,13 @@ TEST_F(FacadeCalls, LoadSkillsAndListInstances) {
             std::string::npos);
 }
 
+TEST_F(FacadeCalls, TellThatTheApplicationCouldNotLoadASkill) {
+  plane_.load_result = R"({"content":[],"isError":true})";
+  const Answer failed = Tool("load_skill", R"({"skill_name":"nonesuch"})");
+  EXPECT_NE(failed->body.find(R"("loaded":false)"), std::string::npos);
+  EXPECT_NE(failed->body.find(R"("isError":true})"), std::string::npos);
+}
+
 TEST_F(FacadeCalls, ReportWrongArgumentsByRevision) {
   EXPECT_NE(Tool("search_tools", R"({"limit":"many"})")
                 ->body.find("limit must be a whole number that is not negative, got string"),
