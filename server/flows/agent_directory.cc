@@ -230,6 +230,7 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
     case v1::AgentItem::kSeatState:
       return UpdateSeat(agent, item.seat_state());
     case v1::AgentItem::kSeatGone:
+      if (!Owns(agent, item.seat_gone().seat_id())) return;
       return RemoveSeat(item.seat_gone().seat_id(), item.seat_gone().reason());
     case v1::AgentItem::kHeartbeat:
       return plane_.seats.Seen(agent.info.agent_id, plane_.loop.Now());
@@ -237,11 +238,17 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
       return OnCatalogue(agent, *item.mutable_catalogue());
     case v1::AgentItem::kNotice: {
       const v1::Notice& notice = item.notice();
+      if (!Owns(agent, notice.seat_id())) return;
       return observer_.OnNotice(notice.seat_id(), notice.method(), notice.params().inline_());
     }
     default:
       return;
   }
+}
+
+bool AgentDirectory::Owns(const Agent& agent, std::string_view seat_id) const {
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  return seat != nullptr && seat->agent_id == agent.info.agent_id;
 }
 
 void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {

@@ -103,6 +103,8 @@ class AgentDirectory final : public AgentSession::Host {
   void Unlink(Agent& agent, const absl::Status& why);
   // Lets a session go once the stack has unwound.
   void Retire(AgentSession& session);
+  // What an agent says of the seats of others is ignored.
+  bool Owns(const Agent& agent, std::string_view seat_id) const;
   void UpdateSeat(Agent& agent, const v1::SeatState& state);
   void WantList(Agent& agent, const std::string& seat_id);
   void OnCatalogue(Agent& agent, v1::Catalogue& catalogue);

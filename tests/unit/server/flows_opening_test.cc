@@ -54,6 +54,32 @@ TEST_F(FlowsTest, RefusesAnIdentityThatTheCertificateDoesNotBear) {
   EXPECT_EQ(refused->refused().code(), v1::Refused::UNAUTHENTICATED);
 }
 
+TEST_F(FlowsTest, IgnoresWhatAnAgentSaysOfTheSeatsOfAnother) {
+  auto owner = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto listener = Listen(session, 0);
+  FakeAgent other(loop);
+  plane->AttachAgent(other.MakeLink(), {});
+  std::vector<v1::AgentItem> said(5);
+  *said[0].mutable_hello() = other.Hello();
+  said[0].mutable_hello()->set_agent_id("agent-2");
+  said[1].mutable_inventory_done();
+  *said[2].mutable_seat_state() = FakeAgent::Seat(9);
+  said[3].mutable_notice()->set_seat_id(kSeat);
+  said[3].mutable_notice()->set_method("notifications/message");
+  said[4].mutable_seat_gone()->set_seat_id(kSeat);
+  other.Say(std::move(said));
+  loop.RunReady();
+  EXPECT_EQ(plane->gauges().agents, 2u);
+  EXPECT_EQ(plane->gauges().seats, 1u);
+  EXPECT_TRUE(listener->params().empty());
+  v1::ListInstancesRequest request;
+  request.mutable_target()->set_instance(kSeat);
+  const v1::ListInstancesResponse rows = plane->ListInstances(request);
+  ASSERT_EQ(rows.instances_size(), 1);
+  EXPECT_EQ(rows.instances(0).incarnation(), 1u);
+}
+
 TEST_F(FlowsTest, RefusesAnOpeningThatTakesTooLong) {
   FakeAgent agent(loop);
   plane->AttachAgent(agent.MakeLink(), {});
