@@ -37,13 +37,17 @@ SessionInfo& SessionCache::Confirm(SessionInfo info, absl::Time now) {
     entry = {std::move(info), now};
     return entry.info;
   }
+  // Abandoned sessions are never asked for again.
+  while (!entries_.empty() && now - entries_.back().confirmed > recheck_) ForgetLast();
   entries_.push_front({std::move(info), now});
   by_id_.emplace(entries_.front().info.id, entries_.begin());
-  if (entries_.size() > entries_max_) {
-    by_id_.erase(entries_.back().info.id);
-    entries_.pop_back();
-  }
+  if (entries_.size() > entries_max_) ForgetLast();
   return entries_.front().info;
+}
+
+void SessionCache::ForgetLast() {
+  by_id_.erase(entries_.back().info.id);
+  entries_.pop_back();
 }
 
 void SessionCache::Forget(std::string_view id) {

@@ -26,7 +26,8 @@ struct SessionInfo {
 SessionInfo ToSessionInfo(const v1::Session& session);
 
 // Never the authority: an entry is believed for `recheck` and forgotten as soon as the control
-// plane says so. Loop thread. Beyond `entries_max` the least recently used is forgotten.
+// plane says so. Loop thread. Beyond `entries_max` the least recently used is forgotten; a new
+// entry drops those at the end of that order that are no longer believed.
 class SessionCache {
  public:
   SessionCache(size_t entries_max, absl::Duration recheck)
@@ -45,6 +46,8 @@ class SessionCache {
     SessionInfo info;
     absl::Time confirmed;
   };
+
+  void ForgetLast();
 
   size_t entries_max_;
   absl::Duration recheck_;

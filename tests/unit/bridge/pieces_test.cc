@@ -65,6 +65,17 @@ TEST(SessionCache, ForgetsTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.Find("a", now + absl::Seconds(31)), nullptr);
 }
 
+TEST(SessionCache, ForgetsAbandonedSessionsWhenNewOnesCome) {
+  SessionCache cache(100, absl::Seconds(30));
+  const absl::Time now = absl::FromUnixSeconds(1);
+  for (int i = 0; i < 50; ++i) cache.Confirm({.id = std::to_string(i)}, now);
+  cache.Confirm({.id = "kept"}, now + absl::Seconds(20));
+  EXPECT_EQ(cache.size(), 51u);
+  cache.Confirm({.id = "new"}, now + absl::Seconds(31));
+  EXPECT_EQ(cache.size(), 2u);
+  EXPECT_NE(cache.Find("kept", now + absl::Seconds(31)), nullptr);
+}
+
 TEST(EventPump, NeedsNoStackForInlineEvents) {
   auto script = std::make_shared<SourceScript<int>>();
   for (int i = 0; i < 100'000; ++i) script->Push(i);
