@@ -165,6 +165,10 @@ ResponseParser::ResponseParser(size_t header_bytes_max, bool no_body)
 
 void ResponseParser::on_response_impl(int code, boost::beast::string_view reason, int version,
                                       BeastError& ec) {
+  if (code < 100) {
+    ec = beast_http::error::bad_status;
+    return;
+  }
   status_ = code;
   http11_ = version >= 11;
   CountHeadBytes(reason.size() + 15, ec);

@@ -199,6 +199,7 @@ TEST_F(HttpClientTest, ReportsBrokenAnswers) {
       {"HTTP/1.1 200 OK\r\nConte", "gave no answer to POST /mcp"},
       {"", "it may have acted on it"},
       {"SSH-2.0-x\r\n\r\n", "malformed answer"},
+      {"HTTP/1.1 000 None\r\nContent-Length: 1\r\n\r\n1", "malformed answer: bad status"},
       {"HTTP/1.1 200 OK\r\nX: " + std::string(70'000, 'x'), "malformed answer: header limit"},
   };
   for (const auto& [answer, message] : cases) {
