@@ -65,9 +65,11 @@ std::unique_ptr<agent::Backend> SeatRoster::MakeHttpBackend(const std::string& n
   config.pid = pid;
   config.name = name;
   config.result_bytes_max = options_.result_bytes_max;
-  return std::make_unique<agent::HttpBackend>(loop_, random_, spool_,
-                                              net::MakeTcpConnector(loop_, host, url.port),
-                                              &watcher_, std::move(config));
+  auto backend = std::make_unique<agent::HttpBackend>(loop_, random_, spool_,
+                                                      net::MakeTcpConnector(loop_, host, url.port),
+                                                      &watcher_, std::move(config));
+  backend->SetAnother([this, name, url, host] { return MakeHttpBackend(name, url, host, 0); });
+  return backend;
 }
 
 std::unique_ptr<agent::Backend> SeatRoster::MakeSseBackend(const std::string& name,

@@ -87,8 +87,6 @@ class Backend {
   virtual std::unique_ptr<Backend> OpenAnother() { return nullptr; }
   // Whether OpenAnother() may give one, once the server is known.
   virtual bool may_open_another() const { return false; }
-  // The server has given this carrier a session id.
-  virtual bool has_session() const { return false; }
 
   // "http://127.0.0.1:9401/mcp" or the command line, for people.
   virtual std::string description() const = 0;

@@ -59,7 +59,14 @@ class HttpBackend final : public Backend {
   void Stop(absl::AnyInvocable<void()> done) override;
   bool ends_unanswered_exchanges() const override { return true; }
   std::string description() const override;
-  bool has_session() const override { return !session_.empty(); }
+  // How another MCP session with the same server is opened; without it there is none.
+  void SetAnother(absl::AnyInvocable<std::unique_ptr<Backend>()> another) {
+    another_ = std::move(another);
+  }
+  std::unique_ptr<Backend> OpenAnother() override {
+    return session_.empty() || another_ == nullptr ? nullptr : another_();
+  }
+  bool may_open_another() const override { return another_ != nullptr; }
   int64_t pid() const override { return config_.pid; }
 
  private:
@@ -81,6 +88,7 @@ class HttpBackend final : public Backend {
   HttpBackendConfig config_;
   net::HttpClient client_;
   Events* events_ = nullptr;
+  absl::AnyInvocable<std::unique_ptr<Backend>()> another_;
   std::string revision_;
   std::string session_;           // Mcp-Session-Id
   std::string path_;              // where redirects have led

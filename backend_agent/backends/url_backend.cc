@@ -35,12 +35,6 @@ void UrlBackend::Stop(absl::AnyInvocable<void()> done) {
   carrier_->Stop(std::move(done));
 }
 
-std::unique_ptr<Backend> UrlBackend::OpenAnother() {
-  // Each event stream of 2024-11-05 is a session by itself.
-  if (sse_) return make_sse_();
-  return carrier_->has_session() ? make_http_() : nullptr;
-}
-
 void UrlBackend::OnUp() {
   up_ = true;
   patience_.Cancel();

@@ -31,9 +31,8 @@ class UrlBackend final : public Backend, private Backend::Events {
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;
   bool ends_unanswered_exchanges() const override { return carrier_->ends_unanswered_exchanges(); }
-  std::unique_ptr<Backend> OpenAnother() override;
-  bool may_open_another() const override { return true; }
-  bool has_session() const override { return carrier_->has_session(); }
+  std::unique_ptr<Backend> OpenAnother() override { return carrier_->OpenAnother(); }
+  bool may_open_another() const override { return carrier_->may_open_another(); }
   std::string description() const override { return carrier_->description(); }
   int64_t pid() const override { return carrier_->pid(); }
 

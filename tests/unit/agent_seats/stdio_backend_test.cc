@@ -193,8 +193,8 @@ class FieldCaseStdio : public StdioBackendTest {
     count_ = count;
     on_up_ = [this] { Request(1); };
   }
-  void OnMessage(Payload message) override {
-    StdioBackendTest::OnMessage(std::move(message));
+  void OnMessage(Payload message, uint64_t exchange) override {
+    StdioBackendTest::OnMessage(std::move(message), exchange);
     slowest_ = std::max(slowest_, loop_.Now() - sent_);
     if (messages_.size() < count_) Request(messages_.size() + 1);
   }
