@@ -80,7 +80,7 @@ struct Agent::Impl final : Uplink::Owner, CallDesk::Surroundings {
       case v1::ServerItem::kSettings:
         return desk.OnSettings(item.settings().limits());
       default:
-        return;  // of a newer version; the uplink has counted it
+        ++ignored_items;
     }
   }
   void MakeHeartbeat(v1::Heartbeat& heartbeat) override {
@@ -104,6 +104,7 @@ struct Agent::Impl final : Uplink::Owner, CallDesk::Surroundings {
   Uplink uplink;
   CallDesk desk;
   SeatFeed seats;  // goes first: a seat may speak to the others until it is gone
+  uint64_t ignored_items = 0;
   core::Timer expiry_timer;
 };
 
@@ -149,6 +150,7 @@ AgentGauges Agent::gauges() const {
   gauges.spool_bytes = impl_->spool.bytes();
   gauges.journal_bytes = impl_->journal.bytes();
   gauges.linked = impl_->uplink.linked();
+  gauges.ignored_items = impl_->ignored_items;
   gauges.attaches = impl_->uplink.attaches();
   return gauges;
 }

@@ -78,7 +78,8 @@ struct AgentGauges {
   size_t outbox_events = 0;
   uint64_t spool_bytes = 0;
   uint64_t journal_bytes = 0;
-  bool linked = false;  // Welcome received
+  bool linked = false;         // Welcome received
+  uint64_t ignored_items = 0;  // of a newer protocol, which must not come
   uint64_t attaches = 0;
 };
 

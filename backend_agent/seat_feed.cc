@@ -9,6 +9,8 @@ namespace {
 
 constexpr size_t kChunkBytes = 64 * 1024;
 constexpr size_t kPieceMin = 4 * 1024;
+// A list shorter than this is sent whole.
+constexpr size_t kDeltaMin = 8 * 1024;
 
 bool IsLevelTriggered(std::string_view method) {
   return method.ends_with("/list_changed") || method == "notifications/resources/updated";
@@ -68,7 +70,10 @@ void SeatFeed::OnLinked(const v1::Welcome& welcome) {
   }
 }
 
-void SeatFeed::OnUnlinked() { transfers_.clear(); }
+void SeatFeed::OnUnlinked() {
+  transfers_.clear();
+  for (auto& [seat_id, entry] : seats_) entry.told_digest.clear();
+}
 
 void SeatFeed::OnInterest(v1::Interest interest) {
   auto it = seats_.find(interest.seat_id());
@@ -83,10 +88,24 @@ void SeatFeed::OnCatalogueWant(const v1::CatalogueWant& want) {
   }
   for (auto& [seat_id, entry] : seats_) {
     if (want.digest().empty() || entry.seat->State().catalogue_digest() != want.digest()) continue;
-    transfers_.push_back({seat_id, want.digest(), entry.seat->Catalogue()});
+    transfers_.push_back(MakeTransfer(seat_id, entry, want.digest()));
     return wake_();
   }
   // No seat has it any more: a newer state is on its way and will be asked for.
+}
+
+SeatFeed::Transfer SeatFeed::MakeTransfer(const std::string& seat_id, Entry& entry,
+                                          const std::string& digest) {
+  Transfer transfer{.seat_id = seat_id, .digest = digest, .body = entry.seat->Catalogue()};
+  const std::string base = std::exchange(entry.told_digest, digest);
+  const Payload base_list = std::exchange(entry.told_list, transfer.body);
+  if (base.empty() || base == digest || transfer.body.size() < kDeltaMin) return transfer;
+  auto delta = core::MakeToolListDelta(base_list.view(), transfer.body.view());
+  if (!delta) return transfer;
+  transfer.base_digest = base;
+  transfer.changes = std::move(delta->changes);
+  transfer.body = Payload(std::move(delta->body));
+  return transfer;
 }
 
 void SeatFeed::OnSeatControl(const v1::SeatControl& control) {
@@ -171,10 +190,21 @@ void SeatFeed::FillCatalogue(FrameBuilder& frame) {
   const std::string_view text = transfer.body.view();
   const bool whole = text.size() <= kInlineBodyMax;
   if (!transfer.announced) {
-    if (frame.room() < 2 * kItemOverhead + (whole ? text.size() : 0)) return;
+    v1::Catalogue head;
+    head.set_seat_id(transfer.seat_id);
+    head.set_digest(transfer.digest);
+    head.set_base_digest(transfer.base_digest);
+    for (const core::ToolListChange& change : transfer.changes) {
+      v1::CatalogueChange* told = head.add_changes();
+      told->set_kind("tool");
+      told->set_name(change.name);
+      told->set_removed(change.removed);
+      told->set_after(change.after);
+    }
+    const size_t need = 2 * kItemOverhead + head.ByteSizeLong() + (whole ? text.size() : 0);
+    if (frame.room() < need) return;
     v1::Catalogue* catalogue = frame.Add()->mutable_catalogue();
-    catalogue->set_seat_id(transfer.seat_id);
-    catalogue->set_digest(transfer.digest);
+    catalogue->Swap(&head);
     if (whole) {
       catalogue->mutable_body()->set_inline_(text.data(), text.size());
       transfers_.pop_front();

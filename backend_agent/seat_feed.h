@@ -7,11 +7,13 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "backend_agent/agent.h"
 #include "backend_agent/call_journal.h"
 #include "backend_agent/frame_builder.h"
+#include "core/mcp/tool_list_delta.h"
 
 namespace callboard::agent {
 
@@ -54,6 +56,9 @@ class SeatFeed final : public SeatObserver {
     uint64_t incarnation = 0;
     uint64_t last_notice_n = 0;
     uint64_t notices_lost = 0;  // since the last one that was written
+    // The list the control plane was sent last on this link.
+    std::string told_digest;
+    Payload told_list;
   };
   struct WaitingNotice {
     std::string seat_id;
@@ -65,11 +70,15 @@ class SeatFeed final : public SeatObserver {
     std::string seat_id;
     std::string digest;
     Payload body;
+    std::string base_digest;  // empty: a snapshot
+    std::vector<core::ToolListChange> changes;
     uint64_t offset = 0;
     bool announced = false;
   };
 
   v1::SeatState StateOf(const std::string& seat_id, Entry& entry);
+  // What goes to the control plane when it wants that list: what is new in it, if that is less.
+  Transfer MakeTransfer(const std::string& seat_id, Entry& entry, const std::string& digest);
   void FillNotices(FrameBuilder& frame);
   void FillCatalogue(FrameBuilder& frame);
 

@@ -182,6 +182,7 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   --linked_;
   agent.catalogues.clear();
   agent.wanted.clear();
+  agent.bases.clear();
   core::LogInfo("link_down", {{"agent", agent.info.agent_id},
                               {"host", agent.info.host},
                               {"reason", core::Message(why)},
@@ -272,6 +273,7 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
     calls_.OnNewIncarnation(seat_id, seat->state.incarnation());
   }
   if (seat->state.catalogue_digest() != former_digest) {
+    if (auto base = plane_.catalog.Of(seat_id)) agent.bases[seat_id] = std::move(base);
     plane_.catalog.Assign(seat_id, seat->state.catalogue_digest());
     if (!former_digest.empty()) observer_.OnListChanged(seat_id);
     observer_.OnListArrived();
@@ -296,14 +298,41 @@ void AgentDirectory::WantList(Agent& agent, const std::string& seat_id) {
 }
 
 void AgentDirectory::OnCatalogue(Agent& agent, v1::Catalogue& catalogue) {
-  if (!catalogue.base_digest().empty()) return;  // deltas are only sent on a want we never utter
-  if (catalogue.body().has_inline_()) {
-    return TakeList(catalogue.digest(), catalogue.body().inline_());
-  }
-  if (catalogue.body().size() > kCatalogueBytesMax) return;
   // At most one per seat of this agent.
   if (plane_.seats.Find(catalogue.seat_id()) == nullptr) return;
-  agent.catalogues[catalogue.seat_id()] = {catalogue.digest(), catalogue.body().size(), ""};
+  CatalogueBody body{.digest = catalogue.digest(), .size = catalogue.body().size()};
+  if (!catalogue.base_digest().empty()) {
+    const auto& base = agent.bases[catalogue.seat_id()];
+    if (base == nullptr || base->digest != catalogue.base_digest()) {
+      return WantSnapshot(agent, catalogue.seat_id());
+    }
+    body.base = base;
+    for (const v1::CatalogueChange& change : catalogue.changes()) {
+      body.changes.push_back({change.name(), change.removed(), change.after()});
+    }
+  }
+  if (catalogue.body().has_inline_()) {
+    body.bytes = std::move(*catalogue.mutable_body()->mutable_inline_());
+    return TakeBody(agent, catalogue.seat_id(), std::move(body));
+  }
+  if (catalogue.body().size() > kCatalogueBytesMax) return;
+  agent.catalogues[catalogue.seat_id()] = std::move(body);
+}
+
+// A delta that does not fit: the same want once more asks for the whole list.
+void AgentDirectory::WantSnapshot(Agent& agent, const std::string& seat_id) {
+  agent.bases.erase(seat_id);
+  agent.wanted.erase(seat_id);
+  WantList(agent, seat_id);
+}
+
+void AgentDirectory::TakeBody(Agent& agent, const std::string& seat_id, CatalogueBody body) {
+  if (body.base == nullptr) return TakeList(std::move(body.digest), std::move(body.bytes));
+  auto list = core::ApplyToolListDelta(fmt::format(R"({{"tools":{}}})", body.base->array),
+                                       body.changes, body.bytes);
+  if (!list.ok()) return WantSnapshot(agent, seat_id);
+  agent.bases.erase(seat_id);
+  TakeList(std::move(body.digest), *std::move(list));
 }
 
 void AgentDirectory::OnCatalogueChunk(Agent& agent, v1::Chunk& chunk) {
@@ -320,7 +349,7 @@ void AgentDirectory::OnCatalogueChunk(Agent& agent, v1::Chunk& chunk) {
   if (body.bytes.size() < body.size) return;
   CatalogueBody whole = std::move(body);
   agent.catalogues.erase(found);
-  TakeList(std::move(whole.digest), std::move(whole.bytes));
+  TakeBody(agent, chunk.call_id(), std::move(whole));
 }
 
 void AgentDirectory::TakeList(std::string digest, std::string body) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "core/mcp/tool_list_delta.h"
 #include "core/runtime/lifetime.h"
 #include "server/flows/agent_session.h"
 #include "server/flows/plane.h"
@@ -90,11 +91,15 @@ class AgentDirectory final : public AgentSession::Host {
     std::string digest;
     uint64_t size = 0;
     std::string bytes;
+    std::shared_ptr<const ToolList> base;  // of a delta
+    std::vector<core::ToolListChange> changes;
   };
   struct Agent {
     AgentInfo info;
     std::map<std::string, CatalogueBody> catalogues;  // by seat, on their way
     std::map<std::string, std::string> wanted;        // seat -> digest asked for on this link
+    std::map<std::string, std::shared_ptr<const ToolList>>
+        bases;  // by seat, the list it had before
   };
 
   void Decide(AgentSession& session, Agent& agent);
@@ -109,6 +114,9 @@ class AgentDirectory final : public AgentSession::Host {
   void WantList(Agent& agent, const std::string& seat_id);
   void OnCatalogue(Agent& agent, v1::Catalogue& catalogue);
   void OnCatalogueChunk(Agent& agent, v1::Chunk& chunk);
+  void WantSnapshot(Agent& agent, const std::string& seat_id);
+  // The whole list has come, or all that is new in it.
+  void TakeBody(Agent& agent, const std::string& seat_id, CatalogueBody body);
   void TakeList(std::string digest, std::string body);
   void LogPresence(const SeatRecord& seat, bool was_up, bool restarted) const;
   void RemoveSeat(const std::string& seat_id, const std::string& why);

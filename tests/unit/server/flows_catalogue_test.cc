@@ -22,6 +22,54 @@ TEST_F(FlowsTest, AsksForAListOnceAndServesItByDigest) {
   EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 3u);
 }
 
+// The seat has a list of another digest and is asked for it.
+v1::AgentItem Delta(FakeAgent& agent, const std::string& digest, const std::string& base) {
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
+  agent.Say(std::move(state));
+  v1::AgentItem item;
+  item.mutable_catalogue()->set_seat_id(kSeat);
+  item.mutable_catalogue()->set_digest(digest);
+  item.mutable_catalogue()->set_base_digest(base);
+  v1::CatalogueChange* gone = item.mutable_catalogue()->add_changes();
+  gone->set_name("look");
+  gone->set_removed(true);
+  v1::CatalogueChange* added = item.mutable_catalogue()->add_changes();
+  added->set_name("melt");
+  added->set_after("bake");
+  item.mutable_catalogue()->mutable_body()->set_inline_(R"({"tools":[{"name":"melt"}]})");
+  return item;
+}
+
+TEST_F(FlowsTest, ListIsMadeFromTheFormerOneAndWhatIsNew) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  agent->Say(Delta(*agent, "d2", "d1"));
+  loop.RunReady();
+  v1::GetListRequest request;
+  request.mutable_target()->set_seat_id(kSeat);
+  request.set_kind("tools");
+  const auto list = plane->GetList(request);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->digest(), "d2");
+  EXPECT_EQ(list->list().find("\"look\""), std::string::npos);
+  EXPECT_LT(list->list().find("\"bake\""), list->list().find("\"melt\""));
+  EXPECT_LT(list->list().find("\"melt\""), list->list().find("\"load_skill\""));
+}
+
+TEST_F(FlowsTest, DeltaOfAListThatIsNotAtHandIsAskedForWhole) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  const v1::AgentItem delta = Delta(*agent, "d3", "d2");
+  loop.RunReady();
+  ASSERT_TRUE(agent->Take(v1::ServerItem::kCatalogueWant));
+  agent->Say(delta);
+  loop.RunReady();
+  const auto again = agent->Take(v1::ServerItem::kCatalogueWant);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->catalogue_want().digest(), "d3");
+}
+
 TEST_F(FlowsTest, LoadSkillWaitsForTheListThatShowsItsTools) {
   auto agent = Link();
   GiveList(*agent, "d1", kStub);
