@@ -9,6 +9,9 @@ namespace {
 // What was measured holds for two of these.
 constexpr absl::Duration kPeriod = absl::Seconds(10);
 constexpr size_t kWrittenMax = 4096;
+// Of bandwidth times delay: enough that a confirmation which comes late does not let the path run
+// dry, little enough that what waits in front of it costs half a round trip.
+constexpr double kGain = 1.5;
 
 }  // namespace
 
@@ -41,7 +44,7 @@ void LinkWindow::OnConfirmed(uint64_t total, absl::Time now) {
   if (round_trip_ == absl::InfiniteDuration()) return;
   const double product = std::max(rate_, former_rate_) * absl::ToDoubleSeconds(round_trip_);
   limit_ = static_cast<uint64_t>(
-      std::clamp(2 * product, static_cast<double>(least_), static_cast<double>(most_)));
+      std::clamp(kGain * product, static_cast<double>(least_), static_cast<double>(most_)));
 }
 
 void LinkWindow::Reset() {

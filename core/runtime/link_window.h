@@ -8,10 +8,11 @@
 
 namespace callboard::core {
 
-// Starts at `least` and follows twice the product of the highest delivery rate of late and the
-// lowest round trip of this link, between `least` and `most`. A path that is full delivers no faster the more is
-// put in front of it, so the queue in front of it stays within one round trip; a short path stays at
-// `least`. Both sides of a stream use it with the peer's count of received bytes. Pure; loop thread.
+// Starts at `least` and follows one and a half times the product of the highest delivery rate of
+// late and the lowest round trip of this link, between `least` and `most`. A path that is full
+// delivers no faster the more is put in front of it, so the queue in front of it stays within half
+// a round trip; a short path stays at `least`. Both sides of a stream use it with the peer's count
+// of received bytes. Pure; loop thread.
 class LinkWindow {
  public:
   LinkWindow(uint64_t least, uint64_t most) : least_(least), most_(most), limit_(least) {}
@@ -29,8 +30,8 @@ class LinkWindow {
   struct Written {
     uint64_t total;
     absl::Time at;
-    uint64_t confirmed;        // by the peer when it was written
-    absl::Time confirmed_at;   // when that was confirmed
+    uint64_t confirmed;       // by the peer when it was written
+    absl::Time confirmed_at;  // when that was confirmed
   };
 
   const uint64_t least_;

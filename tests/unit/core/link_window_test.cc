@@ -56,7 +56,7 @@ class Path {
 
 TEST(LinkWindow, ShortPathStaysAtTheLeast) {
   LinkWindow window(kLeast, kMost);
-  Path path(1e9, absl::Microseconds(20));
+  Path path(125e6, absl::Microseconds(20));
   path.Fill(window, absl::Seconds(2));
   EXPECT_EQ(window.limit(), kLeast);
 }
