@@ -418,7 +418,8 @@ void CallFlow::ShowStatus(LiveCall& call) {
 
 void CallFlow::NoteQueue(LiveCall& call) {
   call.note_at = call.queued ? Now() + kNoteEvery : absl::InfiniteFuture();
-  if (!call.queued) return;  // on its way to the agent again
+  // On its way to the agent again, or its tool has told progress in another attempt.
+  if (!call.queued || call.ever_started) return;
   call.last_note = Now();
   ++call.notes;
   std::string message = call.ahead == 0 ? std::string("queued: next in line")

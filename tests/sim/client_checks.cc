@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <utility>
 
 #include "core/mcp/json.h"
@@ -119,13 +120,15 @@ void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uin
   const std::string words = core::FindString(message.params, "message").value_or("");
   const auto at = calls_.find(key);
   const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
+  const bool of_queue = words.starts_with("queued: ");
   if (!on_call || at == calls_.end() || at->second.tag != token || !at->second.wants_progress ||
-      !words.starts_with(fmt::format("{} {} ", at->second.nonce, token))) {
+      (!of_queue && !words.starts_with(fmt::format("{} {} ", at->second.nonce, token)))) {
     world_.trace.Violate("nothing reaches another session or call",
                          fmt::format("{} gets progress '{}' for '{}'", name(), words, token));
     return;
   }
   Call& call = at->second;
+  if (of_queue) return TakeQueueNote(message, call);
   const int step = static_cast<int>(core::FindInteger(message.params, "progress").value_or(-1));
   world_.trace.Add(fmt::format("{} progresses to {}", call.tag, step));
   if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
@@ -134,6 +137,19 @@ void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uin
                          fmt::format("{}: {} after {}", call.tag, step, call.last_step));
   }
   call.last_step = step;
+}
+
+// Its place in the queue, told as progress below 0, where the tool's own begins.
+void SimClient::TakeQueueNote(const core::JsonRpcMessage& message, Call& call) {
+  const auto text = core::FindMember(message.params, "progress").value_or("0");
+  const double value = std::strtod(std::string(text).c_str(), nullptr);
+  world_.trace.Add(fmt::format("{} waits at {}", call.tag, value));
+  if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
+  if (value >= 0 || value <= call.last_note || call.last_step >= 0) {
+    world_.trace.Violate("progress only grows", fmt::format("{}: {} after {} and {}", call.tag,
+                                                            value, call.last_note, call.last_step));
+  }
+  call.last_note = value;
 }
 
 void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint64_t key) {

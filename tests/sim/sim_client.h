@@ -78,6 +78,7 @@ class SimClient {
     bool wants_progress = false;
     int64_t bytes = 0;
     int last_step = -1;
+    double last_note = -2;   // its place in the queue, from -1 towards 0
     bool cancelled = false;  // and the cancel was accepted
     absl::Time cancelled_at;
     bool answered = false;
@@ -117,6 +118,7 @@ class SimClient {
 
   void TakeMessage(std::string_view text, Kind kind, uint64_t call);
   void TakeProgress(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
+  void TakeQueueNote(const core::JsonRpcMessage& message, Call& call);
   void TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
   void CheckOwn(std::string_view text, const Call& call);
   void CheckId(Request& request, const SseItem& item);
