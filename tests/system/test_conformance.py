@@ -1,0 +1,25 @@
+"""The official conformance suites through bridge, control plane and agent, against /mcp/fixture."""
+
+import subprocess
+
+import pytest
+
+from conftest import need
+from stage import SHARED
+
+SUITE_TIMEOUT = 300
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "stable"])
+def test_conformance_suite(stage, fixture_command, revision):
+    run = SHARED / "conformance" / "run.sh"
+    if subprocess.run(["bash", run, "--install"], capture_output=True, timeout=SUITE_TIMEOUT,
+                      check=False).returncode != 0:
+        need("the conformance suite could not be installed")
+    stage.start_control_plane()
+    stage.start_agent(*fixture_command, name="fixture")
+    suite = subprocess.run(
+        ["bash", run, "--url", f"http://localhost:{stage.port}/mcp/fixture", "--rev", revision],
+        capture_output=True, text=True, timeout=SUITE_TIMEOUT, check=False)
+    print(suite.stdout[-4000:], suite.stderr[-1000:])
+    assert suite.returncode == 0, suite.stdout.strip().splitlines()[-1]
