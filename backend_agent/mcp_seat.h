@@ -198,8 +198,8 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   std::map<std::pair<std::string, uint64_t>, std::string> call_of_request_;  // by session too
   std::map<uint64_t, OpenAsk> asks_;
   v1::Interest interest_;
-  std::string level_set_;               // at the shared session
-  std::set<std::string> subscribed_;    // at the shared session
+  std::string level_set_;             // at the shared session
+  std::set<std::string> subscribed_;  // at the shared session
   uint64_t next_ask_ = 1;
   ExecutionQueue queue_;
   std::unique_ptr<McpSession> session_;

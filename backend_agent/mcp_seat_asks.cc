@@ -138,9 +138,8 @@ void McpSeat::ApplyInterest() {
   if (session_ == nullptr || !session_->ready()) return;
   const std::string& capabilities = session_->server().capabilities;
   auto ask = [this](std::string method, std::string_view key, const std::string& value) {
-    session_->Request(std::move(method),
-                      Payload(core::JsonObject().String(key, value).Take()), false,
-                      [](const McpReply&) {});
+    session_->Request(std::move(method), Payload(core::JsonObject().String(key, value).Take()),
+                      false, [](const McpReply&) {});
   };
   if (!interest_.log_level().empty() && interest_.log_level() != level_set_ &&
       core::FindMember(capabilities, "logging")) {

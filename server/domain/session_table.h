@@ -34,8 +34,8 @@ struct Session {
   std::set<uint64_t> calls;  // orders of the open calls
   std::map<uint64_t, std::shared_ptr<Stream>> streams;
   uint64_t next_stream = 1;
-  std::string log_level;                // as the client has set it; empty: not
-  std::set<std::string> subscriptions;  // URIs of resources; bounded by SeatAudience
+  std::string log_level;                 // as the client has set it; empty: not
+  std::set<std::string> subscriptions;   // URIs of resources; bounded by SeatAudience
   std::map<std::string, uint64_t> pins;  // seat -> incarnation at first use; at most kPinsMax
   std::list<Session*>::iterator lru;
 

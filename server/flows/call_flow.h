@@ -32,8 +32,7 @@ namespace callboard::server {
 class CallFlow final : public AgentCalls {
  public:
   // `ended_hook` runs when a call has ended; it must not call back into the flow.
-  CallFlow(Plane& plane, SeatAudience& audience,
-           absl::AnyInvocable<void(const CallId&)> ended_hook)
+  CallFlow(Plane& plane, SeatAudience& audience, absl::AnyInvocable<void(const CallId&)> ended_hook)
       : plane_(plane), audience_(audience), ended_hook_(std::move(ended_hook)) {}
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }

@@ -89,9 +89,10 @@ struct ControlPlane::Impl final : SeatObserver {
        ControlPlaneConfig config)
       : plane(loop, random, offload, store, std::move(config)),
         watchers(plane),
-        audience(plane, [this](const std::string& seat_id, v1::Interest interest) {
-          agents.SendInterest(seat_id, std::move(interest));
-        }),
+        audience(plane,
+                 [this](const std::string& seat_id, v1::Interest interest) {
+                   agents.SendInterest(seat_id, std::move(interest));
+                 }),
         flow(plane, audience, [this](const CallId& id) { OnEnded(id); }),
         agents(plane, flow, *this),
         skills(plane, flow) {

@@ -11,8 +11,8 @@ namespace callboard::server {
 namespace {
 
 // RFC 5424 severities by MCP's names, the most verbose first.
-constexpr std::array<std::string_view, 8> kLevels = {
-    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"};
+constexpr std::array<std::string_view, 8> kLevels = {"debug", "info",     "notice", "warning",
+                                                     "error", "critical", "alert",  "emergency"};
 
 // The number of levels if there is no such level.
 size_t Severity(std::string_view level) {
