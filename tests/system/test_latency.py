@@ -1,6 +1,8 @@
-"""Small things stay quick beside a large one: cancels and events while 64 MiB cross a slow path (issue 3, done-when 4)."""
+"""Small things stay quick beside a large one: cancels, heartbeats and events while 64 MiB cross a slow path."""
 
 import hashlib
+import json
+import statistics
 import sys
 import threading
 import time
@@ -13,6 +15,7 @@ BITS_PER_SECOND = 200e6
 DELAY = 0.005
 SIZE = 64 << 20
 SAMPLES = 100
+HEARTBEAT = 0.1
 LIMIT = 0.050
 
 
@@ -102,10 +105,32 @@ def event_latencies(client, steps, milliseconds):
             for note, arrival in zip(answer.notifications, answer.arrivals)][20:]
 
 
-def test_cancels_and_events_are_quick_beside_a_large_result(stage):
+def heartbeat_latencies(stage, count):
+    """How late each heartbeat of the agent came, as the control plane has seen its idle seat.
+
+    A beat that is held up makes the time since the one before longer by just that.
+    """
+    client = stage.client("/mcp")
+    arrivals = []
+    deadline = time.monotonic() + 3 * count * HEARTBEAT
+    while len(arrivals) <= count and time.monotonic() < deadline:
+        text = client.call("list_instances", {}).text
+        rows = json.JSONDecoder().raw_decode(text)[0]["instances"]
+        row = next(row for row in rows if row["instance"] == "steady")
+        arrival = time.monotonic() - row["last_seen_ms"] / 1000
+        if not arrivals or arrival - arrivals[-1] > HEARTBEAT / 4:
+            arrivals.append(arrival)
+        time.sleep(0.005)
+    intervals = [after - before for before, after in zip(arrivals, arrivals[1:])]
+    usual = statistics.median(intervals)
+    return [DELAY + max(0, interval - usual) for interval in intervals]
+
+
+def test_cancels_heartbeats_and_events_are_quick_beside_a_large_result(stage):
     rate = measured_rate(BITS_PER_SECOND, DELAY)
     assert 150e6 < rate < 205e6, f"the path gives {rate / 1e6:.0f} Mbit/s; is the machine busy?"
-    stage.start_control_plane(budgets__heavy_call="60s", budgets__quick_call="60s")
+    stage.start_control_plane(budgets__heavy_call="60s", budgets__quick_call="60s",
+                              budgets__heartbeat=f"{HEARTBEAT * 1000:.0f}ms")
     path = ShapedPath(stage.grpc_port, BITS_PER_SECOND, DELAY)
     stage.on_close(path.close)
     stage.start_registry_agent(["large", "small", "steady"], f"127.0.0.1:{path.port}")
@@ -115,15 +140,18 @@ def test_cancels_and_events_are_quick_beside_a_large_result(stage):
     time.sleep(2)  # the first result is made, and on its way
     events = event_latencies(stage.client("/mcp/steady"), 400, 10)
     cancels = cancel_latencies(stage, SAMPLES)
+    heartbeats = heartbeat_latencies(stage, SAMPLES)
     carried = transfers.stop()
 
     print(f"path: {rate / 1e6:.0f} Mbit/s; results of 64 MiB, made and carried, at Mbit/s: {carried}")
     report("events alone", alone)
     report("events", events)
     report("cancels", cancels)
-    assert len(events) >= SAMPLES and len(cancels) >= SAMPLES
+    report("heartbeats", heartbeats)
+    assert min(len(events), len(cancels), len(heartbeats)) >= SAMPLES
     assert percentile(events, 0.99) < LIMIT
     assert percentile(cancels, 0.99) < LIMIT
+    assert percentile(heartbeats, 0.99) < LIMIT
 
 
 if __name__ == "__main__":
