@@ -34,7 +34,9 @@ void SeatAudience::Add(const Session& session) {
 void SeatAudience::Remove(const std::string& session_id, const std::string& seat_id) {
   auto found = seats_.find(seat_id);
   if (found == seats_.end() || found->second.sessions.erase(session_id) == 0) return;
-  if (found->second.version > 0) Send(seat_id, found->second);
+  if (found->second.version > 0) return Send(seat_id, found->second);
+  // The number of an Interest must go on, so an audience that has had wishes stays with its seat.
+  if (found->second.sessions.empty()) seats_.erase(found);
 }
 
 void SeatAudience::OnResult(Session& session, std::string_view method,

@@ -29,7 +29,7 @@ def counting(stage):
     return stage
 
 
-def test_killed_backend_is_told_at_once_and_comes_back(counting):
+def test_fc_10_killed_backend_is_told_at_once_and_comes_back(counting):
     client = counting.client()
     call = client.start_call("count", {"id": "doomed", "ms": 60_000})
     counting.wait_begun("doomed")
@@ -124,7 +124,7 @@ def test_cut_of_eight_seconds_loses_and_repeats_nothing(stage, hole):
     assert stage.begun("during") == 1
 
 
-def test_half_open_link_is_found_within_fifteen_seconds(stage, hole):
+def test_fc_19_half_open_link_is_found_within_fifteen_seconds(stage, hole):
     stage.start_control_plane(budgets__heavy_call="60s")
     path = hole()
     stage.start_agent(address=path.address, wrap=path.command)

@@ -114,3 +114,29 @@ def test_fc_38_a_taken_port_is_told_in_one_line(counting):
     counting.control_plane.terminate()
     counting.restart_control_plane()  # a socket in TIME_WAIT is no obstacle
     counting.wait_for_seats(1)
+
+
+def test_fc_18_both_sides_write(stage):
+    """Large arguments and large results cross on one link, far more than its windows hold."""
+    stage.start_control_plane()
+    stage.start_agent(queue__main_in_flight="64", queue__main_depth="600")
+    text = "x" * 40_000
+    wrong = []
+    begun = time.monotonic()
+
+    def calls(number):
+        client = stage.client()
+        for turn in range(5):
+            said = f"{number}.{turn}.{text}"
+            answer = client.call("echo", {"text": said}, timeout=30)
+            if answer.text != said:
+                wrong.append((number, turn, answer.text[:200]))
+
+    callers = [threading.Thread(target=calls, args=(number,)) for number in range(100)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert wrong == []
+    assert not any(caller.is_alive() for caller in callers)
+    assert time.monotonic() - begun < 30

@@ -8,7 +8,7 @@ MEGABYTE = 1_000_000
 CAP = 256 << 20
 
 
-def test_forty_megabytes_pass_byte_for_byte(stage):
+def test_fc_15_forty_megabytes_pass_byte_for_byte(stage):
     stage.start_control_plane()
     stage.start_agent()
     answer = stage.client().call("big", {"bytes": 40 * MEGABYTE}, timeout=50)
