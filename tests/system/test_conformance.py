@@ -10,14 +10,24 @@ from stage import SHARED
 SUITE_TIMEOUT = 300
 
 
+def start_http_fixture(stage):
+    """The fixture as a Streamable HTTP server with sessions; its URL."""
+    server = stage.start(["node", SHARED / "conformance" / "backend" / "http.mjs", "--port", "0"],
+                         "fixture")
+    server.wait_for("/mcp")
+    return next(word for word in server.output().split() if word.startswith("http://"))
+
+
+@pytest.mark.parametrize("backend", ["stdio", "http"])
 @pytest.mark.parametrize("revision", ["2025-11-25", "stable"])
-def test_conformance_suite(stage, fixture_command, revision):
+def test_conformance_suite(stage, fixture_command, revision, backend):
     run = SHARED / "conformance" / "run.sh"
     if subprocess.run(["bash", run, "--install"], capture_output=True, timeout=SUITE_TIMEOUT,
                       check=False).returncode != 0:
         need("the conformance suite could not be installed")
     stage.start_control_plane()
-    stage.start_agent(*fixture_command, name="fixture")
+    command = fixture_command if backend == "stdio" else [start_http_fixture(stage)]
+    stage.start_agent(*command, name="fixture")
     suite = subprocess.run(
         ["bash", run, "--url", f"http://localhost:{stage.port}/mcp/fixture", "--rev", revision],
         capture_output=True, text=True, timeout=SUITE_TIMEOUT, check=False)
