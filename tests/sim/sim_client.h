@@ -80,6 +80,7 @@ class SimClient {
     int last_step = -1;
     double last_note = -2;   // its place in the queue, from -1 towards 0
     bool cancelled = false;  // and the cancel was accepted
+    bool cancel_counts = false;
     absl::Time cancelled_at;
     bool answered = false;
     bool open = true;
