@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend_agent/call_end.h"
 #include "core/runtime/planted_bug.h"
 #include "fmt/format.h"
 
@@ -20,19 +21,6 @@ absl::Duration FromMillis(uint64_t milliseconds) {
   if (milliseconds == 0) return absl::InfiniteDuration();
   return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(
       milliseconds, static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Hours(24 * 365))))));
-}
-
-v1::Reason CancelReason(v1::Cancel::Why why) {
-  switch (why) {
-    case v1::Cancel::DEADLINE:
-      return v1::CANCELLED_BY_DEADLINE;
-    case v1::Cancel::PARENT:
-      return v1::CANCELLED_BY_PARENT;
-    case v1::Cancel::ADMIN:
-      return v1::CANCELLED_BY_ADMIN;
-    default:
-      return v1::CANCELLED_BY_CLIENT;
-  }
 }
 
 CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
@@ -352,7 +340,7 @@ void CallDesk::OnCancel(const v1::Cancel& cancel) {
 v1::CancelAck::Effect CallDesk::CancelCall(Call& call, v1::Cancel::Why why) {
   if (call.over()) return v1::CancelAck::OVER;
   if (call.collecting != nullptr) {
-    EndHere(call, v1::CANCELLED, CancelReason(why), v1::NOT_STARTED,
+    EndHere(call, v1::CANCELLED, ReasonOf(why), v1::NOT_STARTED,
             "cancelled before its parameters were complete");
     return v1::CancelAck::DROPPED;
   }

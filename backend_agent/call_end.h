@@ -19,4 +19,18 @@ inline CallEnd MakeEnd(v1::OutcomeClass outcome_class, v1::Reason reason, v1::Ce
   return end;
 }
 
+// Why a call ends that was cancelled.
+inline v1::Reason ReasonOf(v1::Cancel::Why why) {
+  switch (why) {
+    case v1::Cancel::DEADLINE:
+      return v1::CANCELLED_BY_DEADLINE;
+    case v1::Cancel::PARENT:
+      return v1::CANCELLED_BY_PARENT;
+    case v1::Cancel::ADMIN:
+      return v1::CANCELLED_BY_ADMIN;
+    default:
+      return v1::CANCELLED_BY_CLIENT;
+  }
+}
+
 }  // namespace callboard::agent

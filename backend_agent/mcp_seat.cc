@@ -11,19 +11,6 @@ namespace callboard::agent {
 
 namespace {
 
-v1::Reason ReasonOf(v1::Cancel::Why why) {
-  switch (why) {
-    case v1::Cancel::DEADLINE:
-      return v1::CANCELLED_BY_DEADLINE;
-    case v1::Cancel::PARENT:
-      return v1::CANCELLED_BY_PARENT;
-    case v1::Cancel::ADMIN:
-      return v1::CANCELLED_BY_ADMIN;
-    default:
-      return v1::CANCELLED_BY_CLIENT;
-  }
-}
-
 std::string_view WordsOf(v1::Cancel::Why why) {
   switch (why) {
     case v1::Cancel::DEADLINE:
