@@ -5,6 +5,8 @@
 #include <iterator>
 
 #include "core/runtime/planted_bug.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
 
 namespace callboard::server {
 namespace {
@@ -24,6 +26,12 @@ size_t BytesOf(const StreamItem& item) {
 }
 
 }  // namespace
+
+absl::Status NoSession(std::string_view id) {
+  return core::MakeError(
+      absl::StatusCode::kNotFound,
+      fmt::format("no session '{}': it has ended or expired; initialize anew", id));
+}
 
 Session& SessionTable::Open(std::string id, const v1::OpenSessionRequest& request, absl::Time now) {
   auto session = std::make_unique<Session>();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "callboard/v1/control.pb.h"
 #include "core/runtime/strings.h"
@@ -41,6 +42,9 @@ struct Session {
 
   static constexpr size_t kPinsMax = 256;
 };
+
+// What whoever names a session that is not known is told: NotFound.
+absl::Status NoSession(std::string_view id);
 
 // Pure table, loop thread. Bounds: sessions_max (the caller closes Victim() first), streams per
 // session, events and bytes per stream and in all. Numbers of streams are never used twice within

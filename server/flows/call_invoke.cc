@@ -58,10 +58,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
   if (!request.session_id().empty()) {
     session = plane_.sessions.Use(request.session_id(), Now());
     if (session == nullptr) {
-      return std::make_unique<EndedSource<v1::InvokeEvent>>(
-          core::MakeError(absl::StatusCode::kNotFound,
-                          fmt::format("no session '{}': it has ended or expired; initialize anew",
-                                      request.session_id())));
+      return std::make_unique<EndedSource<v1::InvokeEvent>>(NoSession(request.session_id()));
     }
   }
   auto owned = std::make_unique<LiveCall>();

@@ -294,9 +294,7 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
 absl::StatusOr<v1::Session> ControlPlane::GetSession(const std::string& session_id) {
   const Session* session = impl_->plane.sessions.Use(session_id, impl_->plane.loop.Now());
   if (session == nullptr) {
-    return core::MakeError(
-        absl::StatusCode::kNotFound,
-        fmt::format("no session '{}': it has ended or expired; initialize anew", session_id));
+    return NoSession(session_id);
   }
   return impl_->ToProto(*session);
 }
@@ -328,9 +326,7 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> ControlPlane::Listen(
 absl::StatusOr<v1::SendResponse> ControlPlane::Send(v1::SendRequest request) {
   Session* session = impl_->plane.sessions.Use(request.session_id(), impl_->plane.loop.Now());
   if (session == nullptr) {
-    return core::MakeError(absl::StatusCode::kNotFound,
-                           fmt::format("no session '{}': it has ended or expired; initialize anew",
-                                       request.session_id()));
+    return NoSession(request.session_id());
   }
   v1::SendResponse response;
   switch (request.message_case()) {

@@ -84,9 +84,7 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> OpenReader(CallFlow& flow,
   Plane& plane = flow.plane();
   Session* session = plane.sessions.Use(request.session_id(), plane.loop.Now());
   if (session == nullptr) {
-    return Fail(absl::StatusCode::kNotFound,
-                fmt::format("no session '{}': it has ended or expired; initialize anew",
-                            request.session_id()));
+    return std::make_unique<EndedSource<v1::ListenEvent>>(NoSession(request.session_id()));
   }
   const uint64_t number = request.stream();
   if (request.has_after() && request.after().stream() != number) {
