@@ -31,6 +31,7 @@
 #include "server/store/memory_store.h"
 #include "tests/integration/loop_thread.h"
 #include "tests/integration/mcp_backend.h"
+#include "tests/support/temporary_folder.h"
 
 namespace callboard {
 namespace {
@@ -237,15 +238,12 @@ class Client {
 class WholePathTest : public testing::Test {
  protected:
   WholePathTest() {
-    std::string pattern = testing::TempDir() + "callboard-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
     daemon_.emplace(uint16_t{0}, uint16_t{0});
-    agent_.emplace(folder_, daemon_->grpc_port(), backend_.port());
+    agent_.emplace(folder_.path(), daemon_->grpc_port(), backend_.port());
   }
   ~WholePathTest() override {
     agent_.reset();
     daemon_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   template <class Fn>
@@ -261,7 +259,7 @@ class WholePathTest : public testing::Test {
     return Eventually([this] { return daemon_->seats() == 1; });
   }
 
-  std::string folder_;
+  tests::TemporaryFolder folder_;
   tests::McpBackend backend_;
   std::optional<Daemon> daemon_;
   std::optional<AgentProcess> agent_;
@@ -327,7 +325,7 @@ TEST_F(WholePathTest, ARestartedAgentTellsThatARunningCallMayHaveRun) {
   ASSERT_TRUE(Eventually([this] { return backend_.runs() == 1; }));
   const uint16_t grpc_port = daemon_->grpc_port();
   agent_.reset();
-  agent_.emplace(folder_, grpc_port, backend_.port());
+  agent_.emplace(folder_.path(), grpc_port, backend_.port());
   const std::string body = client.Finish(std::move(answer))->body;
   EXPECT_THAT(body, HasSubstr("\"certainty\":\"unknown\""));
   EXPECT_THAT(body, HasSubstr("agent_restarted"));

@@ -9,24 +9,21 @@
 #include "backend_agent/storage/posix_journal_file.h"
 #include "backend_agent/storage/posix_spool.h"
 #include "tests/support/memory_spool.h"
+#include "tests/support/temporary_folder.h"
 
 namespace callboard::tests {
 namespace {
 
 class Storage : public testing::Test {
  protected:
-  Storage() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "callboard-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
-  ~Storage() override { std::filesystem::remove_all(folder); }
   size_t FileCount() const {
     size_t count = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
     return count;
   }
 
-  std::string folder;
+  const TemporaryFolder own_folder;
+  const std::string folder = own_folder.path();
 };
 
 TEST_F(Storage, JournalFileAppendsReplacesAndIsReadAgain) {

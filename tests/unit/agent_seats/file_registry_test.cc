@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "tests/support/temporary_folder.h"
 
 namespace callboard::agent {
 namespace {
@@ -22,18 +23,12 @@ namespace {
 class FileRegistryTest : public testing::Test {
  protected:
   FileRegistryTest() {
-    char folder[] = "/tmp/callboard_registry_XXXXXX";
-    folder_ = mkdtemp(folder);
     registry_ = std::make_unique<FileRegistry>(
         loop_, FileRegistryConfig{.folder = folder_, .poll = absl::Milliseconds(200)},
         FileRegistry::Callbacks{
             .on_row = [this](const RegistryRow& row) { told_ += "+" + row.instance_id + " "; },
             .on_row_gone = [this](const RegistryRow& row) { told_ += "-" + row.instance_id + " "; },
             .log = [this](std::string_view line) { log_.emplace_back(line); }});
-  }
-  ~FileRegistryTest() override {
-    registry_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   // An owner's lock on its sentinel.
@@ -55,7 +50,8 @@ class FileRegistryTest : public testing::Test {
 
   core::AsioEventLoop loop_;
   core::Timer tick_;
-  std::string folder_;
+  const tests::TemporaryFolder own_folder_;
+  const std::string folder_ = own_folder_.path();
   std::string told_;
   std::vector<std::string> log_;
   std::unique_ptr<FileRegistry> registry_;

@@ -10,6 +10,7 @@
 #include "backend_agent/digest.h"
 #include "backend_agent/discovery/file_incarnation_store.h"
 #include "backend_agent/discovery/process_table.h"
+#include "tests/support/temporary_folder.h"
 
 namespace callboard::agent {
 namespace {
@@ -54,9 +55,8 @@ TEST(SeatAllocator, AProcessKeepsItsSeatOverARestartOfTheAgent) {
 }
 
 TEST(IncarnationCounter, CountsProcessesAndKnowsThemAgainAfterARestart) {
-  char folder[] = "/tmp/callboard_seats_XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/incarnations.json";
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.path() + "/incarnations.json";
   {
     FileIncarnationStore store(path);
     IncarnationCounter counter(store);
@@ -77,8 +77,6 @@ TEST(IncarnationCounter, CountsProcessesAndKnowsThemAgainAfterARestart) {
   IncarnationCounter damaged(store);
   EXPECT_NE(damaged.last_error().message().find("damaged"), absl::string_view::npos);
   EXPECT_EQ(damaged.Next("s", {1, 1}, 43), 44u);
-  unlink(path.c_str());
-  rmdir(folder);
 }
 
 TEST(ProcessTable, KnowsThisProcess) {
