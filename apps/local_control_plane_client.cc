@@ -35,6 +35,16 @@ class LocalControlPlaneClient final : public bridge::ControlPlaneClient {
     reply(control_plane_.Send(std::move(request)));
   }
 
+  void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    reply(control_plane_.GetCall(request));
+  }
+  void WaitCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    control_plane_.WaitCall(std::move(request), std::move(reply));
+  }
+  void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    reply(control_plane_.CancelCall(request));
+  }
+
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {
     reply(control_plane_.SearchTools(request));

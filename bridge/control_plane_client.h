@@ -28,6 +28,10 @@ class ControlPlaneClient {
   virtual std::unique_ptr<core::EventSource<v1::ListenEvent>> Listen(v1::ListenRequest request) = 0;
   virtual void Send(v1::SendRequest request, Reply<v1::SendResponse> reply) = 0;
 
+  virtual void GetCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
+  virtual void WaitCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
+  virtual void CancelCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
+
   virtual void SearchTools(v1::SearchToolsRequest request,
                            Reply<v1::SearchToolsResponse> reply) = 0;
   virtual void DescribeTool(v1::DescribeToolRequest request,

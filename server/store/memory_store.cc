@@ -1,6 +1,8 @@
 // Implementation of MemoryStore.
 #include "server/store/memory_store.h"
 
+#include <utility>
+
 namespace callboard::server {
 
 MemoryStore::MemoryStore(core::EventLoop& loop, std::string cluster_id)
@@ -30,6 +32,17 @@ void MemoryStore::WhenDurable(uint64_t position, absl::AnyInvocable<void(absl::S
 absl::Status MemoryStore::Load(absl::AnyInvocable<void(const StoreRecord&)> visit) {
   for (const auto& [key, value] : records_) visit({key, value});
   return absl::OkStatus();
+}
+
+void MemoryStore::Read(
+    std::string from, std::string to, size_t limit,
+    absl::AnyInvocable<void(absl::StatusOr<std::vector<StoreRecord>>)> callback) {
+  std::vector<StoreRecord> found;
+  for (auto at = records_.lower_bound(from);
+       at != records_.end() && at->first < to && found.size() < limit; ++at) {
+    found.push_back({at->first, at->second});
+  }
+  callback(std::move(found));
 }
 
 }  // namespace callboard::server

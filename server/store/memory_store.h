@@ -22,6 +22,9 @@ class MemoryStore final : public Store {
   uint64_t Append(std::vector<StoreRecord> records) override;
   void WhenDurable(uint64_t position, absl::AnyInvocable<void(absl::Status)> callback) override;
   absl::Status Load(absl::AnyInvocable<void(const StoreRecord&)> visit) override;
+  void Read(std::string from, std::string to, size_t limit,
+            absl::AnyInvocable<void(absl::StatusOr<std::vector<StoreRecord>>)> callback) override;
+  absl::Status status() const override { return absl::OkStatus(); }
 
  private:
   const uint64_t term_;

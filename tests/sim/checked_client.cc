@@ -168,6 +168,15 @@ class CheckedClient final : public bridge::ControlPlaneClient {
   void Send(v1::SendRequest request, bridge::Reply<v1::SendResponse> reply) override {
     inner_->Send(std::move(request), std::move(reply));
   }
+  void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    inner_->GetCall(std::move(request), std::move(reply));
+  }
+  void WaitCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    inner_->WaitCall(std::move(request), std::move(reply));
+  }
+  void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    inner_->CancelCall(std::move(request), std::move(reply));
+  }
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {
     inner_->SearchTools(std::move(request), std::move(reply));

@@ -39,6 +39,12 @@ class SimStore final : public server::Store {
   absl::Status Load(absl::AnyInvocable<void(const server::StoreRecord&)>) override {
     return absl::OkStatus();
   }
+  void Read(std::string, std::string, size_t,
+            absl::AnyInvocable<void(absl::StatusOr<std::vector<server::StoreRecord>>)> callback)
+      override {
+    callback(std::vector<server::StoreRecord>());
+  }
+  absl::Status status() const override { return absl::OkStatus(); }
 
  private:
   core::EventLoop& loop_;

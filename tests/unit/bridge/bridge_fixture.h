@@ -120,6 +120,19 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
     if (!send_error.ok()) return reply(send_error);
     reply(v1::SendResponse());
   }
+  void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    call_refs.push_back(request);
+    for (const v1::Call& call : calls) {
+      if (call.call_id() == request.call_id()) return reply(call);
+    }
+    reply(absl::NotFoundError("no such call"));
+  }
+  void WaitCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    GetCall(std::move(request), std::move(reply));
+  }
+  void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
+    GetCall(std::move(request), std::move(reply));
+  }
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {
     searches.push_back(request);
@@ -186,6 +199,8 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   std::vector<InvokeCall> invokes;
   std::vector<ListenCall> listens;
   std::vector<v1::SendRequest> sent;
+  std::vector<v1::Call> calls;
+  std::vector<v1::CallRef> call_refs;
   std::vector<v1::SearchToolsRequest> searches;
   std::vector<std::string> described;
   std::vector<v1::LoadSkillRequest> loads;
