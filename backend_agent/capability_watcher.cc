@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend_agent/digest.h"
 #include "core/mcp/json.h"
+#include "core/runtime/digest.h"
 
 namespace callboard::agent {
 
@@ -161,7 +161,7 @@ void CapabilityWatcher::End(bool complete) {
   const uint64_t finished = run_;
   if (complete && builder_.Append("]}").ok()) {
     Payload catalogue = builder_.Take();
-    std::string digest = Sha256Hex(catalogue.view());
+    std::string digest = core::Sha256Hex(catalogue.view());
     if (digest != digest_) {
       poll_ = limits_.first_poll;
       catalogue_ = std::move(catalogue);

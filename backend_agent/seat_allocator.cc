@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "backend_agent/digest.h"
+#include "core/runtime/digest.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
@@ -22,7 +22,7 @@ std::string SeatAllocator::SeatId(const std::string& agent_id, const std::string
   text += app;
   text.push_back('\0');
   text += slot;
-  return Sha256Hex(text).substr(0, 32);
+  return core::Sha256Hex(text).substr(0, 32);
 }
 
 bool SeatAllocator::IsFree(const std::string& app, const std::string& slot) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/digest.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
@@ -14,6 +15,19 @@ namespace {
 constexpr size_t kCatalogueBytesMax = 64 << 20;
 constexpr size_t kListParsedInline = 256 << 10;
 constexpr absl::Duration kRetryAfter = absl::Seconds(5);
+
+using ParsedList = absl::StatusOr<std::shared_ptr<const ToolList>>;
+
+// A list is known by its digest to all seats that have it: what is not that list must not pass.
+ParsedList CheckList(std::string digest, std::string_view body) {
+  const std::string found = core::Sha256Hex(body);
+  if (found != digest) {
+    return core::MakeError(absl::StatusCode::kInvalidArgument,
+                           fmt::format("the list of {} bytes has the digest {}, not {} as was said",
+                                       body.size(), found, digest));
+  }
+  return ParseToolList(std::move(digest), body);
+}
 
 uint64_t Millis(absl::Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
@@ -52,6 +66,12 @@ const AgentInfo* AgentDirectory::Find(std::string_view agent_id) const {
 size_t AgentDirectory::pending_settles() const {
   size_t count = 0;
   for (const auto& [id, session] : sessions_) count += session->outbox().settles();
+  return count;
+}
+
+uint64_t AgentDirectory::ignored_items() const {
+  uint64_t count = ignored_before_;
+  for (const auto& [id, session] : sessions_) count += session->ignored_items();
   return count;
 }
 
@@ -182,6 +202,7 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   --linked_;
   agent.catalogues.clear();
   agent.wanted.clear();
+  agent.refused.clear();
   agent.bases.clear();
   core::LogInfo("link_down", {{"agent", agent.info.agent_id},
                               {"host", agent.info.host},
@@ -200,6 +221,7 @@ void AgentDirectory::Retire(AgentSession& session) {
   auto found = sessions_.find(session.id());
   if (found == sessions_.end()) return;
   if (retired_.empty()) plane_.loop.Post(lifetime_.Wrap([this] { retired_.clear(); }));
+  ignored_before_ += session.ignored_items();
   retired_.push_back(std::move(found->second));
   sessions_.erase(found);
 }
@@ -227,7 +249,7 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
       if (item.chunk().n() == 0) return OnCatalogueChunk(agent, *item.mutable_chunk());
       return calls_.OnChunk(session, *item.mutable_chunk());
     case v1::AgentItem::kCancelAck:
-      return calls_.OnCancelAck(item.cancel_ack());
+      return calls_.OnCancelAck(session, item.cancel_ack());
     case v1::AgentItem::kSeatState:
       return UpdateSeat(agent, item.seat_state());
     case v1::AgentItem::kSeatGone:
@@ -299,12 +321,13 @@ void AgentDirectory::WantList(Agent& agent, const std::string& seat_id) {
 
 void AgentDirectory::OnCatalogue(Agent& agent, v1::Catalogue& catalogue) {
   // At most one per seat of this agent.
-  if (plane_.seats.Find(catalogue.seat_id()) == nullptr) return;
+  if (!Owns(agent, catalogue.seat_id())) return;
   CatalogueBody body{.digest = catalogue.digest(), .size = catalogue.body().size()};
   if (!catalogue.base_digest().empty()) {
     const auto& base = agent.bases[catalogue.seat_id()];
     if (base == nullptr || base->digest != catalogue.base_digest()) {
-      return WantSnapshot(agent, catalogue.seat_id());
+      return WantSnapshot(agent, catalogue.seat_id(), catalogue.digest(),
+                          absl::NotFoundError("its base is not at hand"));
     }
     body.base = base;
     for (const v1::CatalogueChange& change : catalogue.changes()) {
@@ -319,20 +342,29 @@ void AgentDirectory::OnCatalogue(Agent& agent, v1::Catalogue& catalogue) {
   agent.catalogues[catalogue.seat_id()] = std::move(body);
 }
 
-// A delta that does not fit: the same want once more asks for the whole list.
-void AgentDirectory::WantSnapshot(Agent& agent, const std::string& seat_id) {
+void AgentDirectory::WantSnapshot(Agent& agent, const std::string& seat_id,
+                                  const std::string& digest, const absl::Status& why) {
   agent.bases.erase(seat_id);
+  // Whole and wrong: it stays unknown, and the seat's calls pass unchecked.
+  if (std::exchange(agent.refused[seat_id], digest) == digest) return;
+  core::Log(
+      absl::IsNotFound(why) ? core::LogLevel::kDebug : core::LogLevel::kWarn, "list_refused",
+      {{"instance", seat_id}, {"agent", agent.info.agent_id}, {"reason", core::Message(why)}});
+  // The same want once more asks for the whole list.
   agent.wanted.erase(seat_id);
   WantList(agent, seat_id);
 }
 
 void AgentDirectory::TakeBody(Agent& agent, const std::string& seat_id, CatalogueBody body) {
-  if (body.base == nullptr) return TakeList(std::move(body.digest), std::move(body.bytes));
+  const std::string& agent_id = agent.info.agent_id;
+  if (body.base == nullptr) {
+    return TakeList(agent_id, seat_id, std::move(body.digest), std::move(body.bytes));
+  }
   auto list = core::ApplyToolListDelta(fmt::format(R"({{"tools":{}}})", body.base->array),
                                        body.changes, body.bytes);
-  if (!list.ok()) return WantSnapshot(agent, seat_id);
+  if (!list.ok()) return WantSnapshot(agent, seat_id, body.digest, list.status());
   agent.bases.erase(seat_id);
-  TakeList(std::move(body.digest), *std::move(list));
+  TakeList(agent_id, seat_id, std::move(body.digest), *std::move(list));
 }
 
 void AgentDirectory::OnCatalogueChunk(Agent& agent, v1::Chunk& chunk) {
@@ -352,24 +384,28 @@ void AgentDirectory::OnCatalogueChunk(Agent& agent, v1::Chunk& chunk) {
   TakeBody(agent, chunk.call_id(), std::move(whole));
 }
 
-void AgentDirectory::TakeList(std::string digest, std::string body) {
-  using Parsed = absl::StatusOr<std::shared_ptr<const ToolList>>;
-  auto take = [this](const Parsed& list) {
-    if (!list.ok()) return;  // stays unknown: its calls pass unchecked
+void AgentDirectory::TakeList(const std::string& agent_id, const std::string& seat_id,
+                              std::string digest, std::string body) {
+  auto take = [this, agent_id, seat_id, digest](const ParsedList& list) {
+    if (!list.ok()) {
+      auto agent = agents_.find(agent_id);
+      if (agent != agents_.end()) WantSnapshot(agent->second, seat_id, digest, list.status());
+      return;
+    }
     plane_.catalog.Put(*list);
-    for (const auto& [seat_id, seat] : plane_.seats.all()) {
-      if (seat.state.catalogue_digest() == (*list)->digest) {
-        plane_.catalog.Assign(seat_id, (*list)->digest);
-        observer_.OnSeatChanged(seat_id);
+    for (const auto& [id, seat] : plane_.seats.all()) {
+      if (seat.state.catalogue_digest() == digest) {
+        plane_.catalog.Assign(id, digest);
+        observer_.OnSeatChanged(id);
       }
     }
     observer_.OnListArrived();
   };
-  if (body.size() <= kListParsedInline) return take(ParseToolList(std::move(digest), body));
-  auto result = std::make_shared<Parsed>(absl::UnknownError("not parsed"));
+  if (body.size() <= kListParsedInline) return take(CheckList(std::move(digest), body));
+  auto result = std::make_shared<ParsedList>(absl::UnknownError("not parsed"));
   plane_.offload.Run(
       [result, digest = std::move(digest), body = std::move(body)]() mutable {
-        *result = ParseToolList(std::move(digest), body);
+        *result = CheckList(std::move(digest), body);
       },
       lifetime_.Wrap([result, take] { take(*result); }));
 }

@@ -23,7 +23,7 @@ class AgentCalls : public AgentOutbox::Source {
   virtual void OnLinkDown(const std::string& agent_id) = 0;
   virtual void OnCallEvent(AgentSession& link, v1::CallEvent& event) = 0;
   virtual void OnChunk(AgentSession& link, v1::Chunk& chunk) = 0;
-  virtual void OnCancelAck(const v1::CancelAck& ack) = 0;
+  virtual void OnCancelAck(AgentSession& link, const v1::CancelAck& ack) = 0;
   // The seat can be reached: what waited for it may go.
   virtual void OnSeatUp(const std::string& seat_id) = 0;
   virtual void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) = 0;
@@ -79,6 +79,8 @@ class AgentDirectory final : public AgentSession::Host {
 
   size_t linked() const { return linked_; }
   size_t pending_settles() const;
+  // Items of all links so far that meant nothing.
+  uint64_t ignored_items() const;
 
   void OnInventory(AgentSession& session) override;
   void OnItem(AgentSession& session, v1::AgentItem& item) override;
@@ -98,6 +100,7 @@ class AgentDirectory final : public AgentSession::Host {
     AgentInfo info;
     std::map<std::string, CatalogueBody> catalogues;  // by seat, on their way
     std::map<std::string, std::string> wanted;        // seat -> digest asked for on this link
+    std::map<std::string, std::string> refused;       // seat -> digest of a list not taken
     std::map<std::string, std::shared_ptr<const ToolList>>
         bases;  // by seat, the list it had before
   };
@@ -114,10 +117,13 @@ class AgentDirectory final : public AgentSession::Host {
   void WantList(Agent& agent, const std::string& seat_id);
   void OnCatalogue(Agent& agent, v1::Catalogue& catalogue);
   void OnCatalogueChunk(Agent& agent, v1::Chunk& chunk);
-  void WantSnapshot(Agent& agent, const std::string& seat_id);
+  // The list of that digest could not be had so: asks for the whole of it, once a link.
+  void WantSnapshot(Agent& agent, const std::string& seat_id, const std::string& digest,
+                    const absl::Status& why);
   // The whole list has come, or all that is new in it.
   void TakeBody(Agent& agent, const std::string& seat_id, CatalogueBody body);
-  void TakeList(std::string digest, std::string body);
+  void TakeList(const std::string& agent_id, const std::string& seat_id, std::string digest,
+                std::string body);
   void LogPresence(const SeatRecord& seat, bool was_up, bool restarted) const;
   void RemoveSeat(const std::string& seat_id, const std::string& why);
 
@@ -129,6 +135,7 @@ class AgentDirectory final : public AgentSession::Host {
   std::map<std::string, Agent, std::less<>> agents_;
   uint64_t next_session_ = 1;
   size_t linked_ = 0;
+  uint64_t ignored_before_ = 0;  // by sessions that are gone
   core::Lifetime lifetime_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 #include "fmt/format.h"
 
 namespace callboard::server {
@@ -44,7 +45,7 @@ void AgentSession::Start() {
   link_->Open(this);
 }
 
-std::string AgentSession::agent_id() const {
+const std::string& AgentSession::agent_id() const {
   return peer_.transport_agent.empty() ? hello_.agent_id() : peer_.transport_agent;
 }
 
@@ -63,10 +64,7 @@ void AgentSession::OnOpeningItem(v1::AgentItem& item) {
     seats_.push_back(std::move(*item.mutable_seat_state()));
     return;
   }
-  if (state_ == State::kDeciding) {
-    ++ignored_;
-    return;
-  }
+  if (state_ == State::kDeciding) return Ignore("it came before Welcome");
   if (item.has_call_state()) {
     if (!CallId::From(item.call_state().call_id()) || calls_.size() >= kInventoryMax) {
       return BadOpening("a CallState whose call_id is not 16 bytes, or more than 65536 of them");
@@ -182,11 +180,16 @@ void AgentSession::OnLinkItem(v1::AgentItem& item) {
     case v1::AgentItem::kCallState:
     case v1::AgentItem::kInventoryDone:
     case v1::AgentItem::ITEM_NOT_SET:
-      ++ignored_;
-      return;
+      return Ignore("it is unknown, or of an opening");
     default:
       host_.OnItem(*this, item);
   }
+}
+
+void AgentSession::Ignore(std::string_view why) {
+  if (ignored_++ > 0) return;
+  core::LogWarn("link_item_ignored",
+                {{"agent", agent_id()}, {"host", hello_.software().host()}, {"reason", why}});
 }
 
 void AgentSession::OnWritten() {

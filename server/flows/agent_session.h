@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,10 +66,12 @@ class AgentSession final : public AgentLink::Handler {
   bool ended() const { return state_ == State::kEnded; }
   const v1::Hello& hello() const { return hello_; }
   const PeerIdentity& peer() const { return peer_; }
-  std::string agent_id() const;
+  const std::string& agent_id() const;
   std::vector<v1::SeatState>& seats() { return seats_; }
   std::vector<v1::CallState>& calls() { return calls_; }
   absl::Time last_heard() const { return last_heard_; }
+  // Counts an item that means nothing here; the first of a link is logged.
+  void Ignore(std::string_view why);
   uint64_t ignored_items() const { return ignored_; }
 
   void OnMessage(v1::AgentFrame frame) override;

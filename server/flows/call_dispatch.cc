@@ -218,6 +218,7 @@ void CallFlow::Continue(AgentSession& link, const LiveCall& call) {
 void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
   const CallId id = *CallId::From(state.call_id());
   LiveCall* call = Find(id);
+  if (!MayTellOf(link, id, call)) return;
   Execution* record = plane_.executions.Find(id);
   if (record == nullptr && call == nullptr) {
     if (!plane_.executions.full()) {
@@ -303,8 +304,12 @@ void CallFlow::OnSeatUp(const std::string& seat_id) {
   for (const uint64_t order : orders) {
     auto waiting = calls_.find(order);
     if (waiting == calls_.end() || waiting->second->ended) continue;
-    if (seat != nullptr) waiting->second->agent_id = seat->agent_id;
-    Send(*waiting->second);
+    LiveCall& call = *waiting->second;
+    if (seat != nullptr && seat->agent_id != call.agent_id) {
+      call.agent_id = seat->agent_id;
+      if (Execution* record = plane_.executions.Find(call.id)) record->agent_id = call.agent_id;
+    }
+    Send(call);
   }
 }
 

@@ -171,9 +171,10 @@ bool CallFlow::CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reas
   return true;
 }
 
-void CallFlow::OnCancelAck(const v1::CancelAck& ack) {
+void CallFlow::OnCancelAck(AgentSession& link, const v1::CancelAck& ack) {
   const auto id = CallId::From(ack.call_id());
   LiveCall* call = id ? Find(*id) : nullptr;
+  if (call != nullptr && !MayTellOf(link, *id, call)) return;
   if (call == nullptr || call->ended || call->cancel_by == absl::InfiniteFuture()) return;
   switch (ack.effect()) {
     case v1::CancelAck::DROPPED:

@@ -61,6 +61,7 @@ void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
   const auto id = CallId::From(event.call_id());
   if (!id) return;
   LiveCall* call = Find(*id);
+  if (!MayTellOf(link, *id, call)) return;
   if (call == nullptr) return OnStray(link, *id, event);
   if (event.attempt() != call->attempt) return;  // an attempt that is over
   if (call->outcome_seen && event.n() == call->outcome_n && event.has_outcome()) {
@@ -82,6 +83,15 @@ void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
   call->event_body.size = body->size();
   call->event_body.dropped = body->size() > plane_.config.limits.params_bytes_max;
   call->event_body.event = std::move(event);
+}
+
+bool CallFlow::MayTellOf(AgentSession& link, const CallId& id, const LiveCall* call) const {
+  const Execution* record = call == nullptr ? plane_.executions.Find(id) : nullptr;
+  if (call == nullptr && record == nullptr) return true;
+  const std::string& agent_id = call != nullptr ? call->agent_id : record->agent_id;
+  if (agent_id == link.agent_id()) return true;
+  link.Ignore("it is about a call of another agent");
+  return false;
 }
 
 void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event) {
@@ -111,6 +121,7 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   const auto id = CallId::From(chunk.call_id());
   if (!id) return;
   LiveCall* call = Find(*id);
+  if (!MayTellOf(link, *id, call)) return;
   if (call == nullptr) {
     const Execution* record = plane_.executions.Find(*id);
     if (record != nullptr && record->settled) return;

@@ -80,7 +80,7 @@ class CallFlow final : public AgentCalls {
   void OnLinkDown(const std::string& agent_id) override;
   void OnCallEvent(AgentSession& link, v1::CallEvent& event) override;
   void OnChunk(AgentSession& link, v1::Chunk& chunk) override;
-  void OnCancelAck(const v1::CancelAck& ack) override;
+  void OnCancelAck(AgentSession& link, const v1::CancelAck& ack) override;
   void OnSeatUp(const std::string& seat_id) override;
   void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) override;
   void OnSeatDown(const std::string& seat_id, const std::string& why) override;
@@ -89,6 +89,9 @@ class CallFlow final : public AgentCalls {
   using Calls = std::map<uint64_t, std::unique_ptr<LiveCall>>;
 
   LiveCall* Find(const CallId& id) const;
+  // Whether that call is at the agent of that link, or at none: what one agent says of the calls
+  // of another is ignored.
+  bool MayTellOf(AgentSession& link, const CallId& id, const LiveCall* call) const;
   absl::Time Now() const { return plane_.loop.Now(); }
   absl::Duration Slack() const;
 

@@ -518,6 +518,7 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.requests = plane.requests.size();
   gauges.replay_bytes = plane.sessions.replay_bytes();
   gauges.pending_settles = impl_->agents.pending_settles();
+  gauges.ignored_items = impl_->agents.ignored_items();
   return gauges;
 }
 

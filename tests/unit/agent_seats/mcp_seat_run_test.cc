@@ -1,5 +1,5 @@
 // Tests of a seat's calls while they wait and run.
-#include "backend_agent/digest.h"
+#include "core/runtime/digest.h"
 #include "tests/unit/agent_seats/seat_fixture.h"
 
 namespace callboard::agent {
@@ -169,12 +169,12 @@ TEST_F(McpSeatRun, AssumeBusyLastsAMinuteAtMost) {
 TEST_F(McpSeatRun, ListIsNewBeforeTheOutcomeOfACallThatChangesIt) {
   BringUp();
   const std::string before = seat->State().catalogue_digest();
-  EXPECT_EQ(before, Sha256Hex(R"({"tools":[{"name":"a"}]})"));
+  EXPECT_EQ(before, core::Sha256Hex(R"({"tools":[{"name":"a"}]})"));
   Submit(Tool("A", "load_skill"));
   backend->pages[""] = R"({"tools":[{"name":"a"},{"name":"b"}]})";
   backend->Answer(LastCall(), "{}");
   loop.RunReady();
-  EXPECT_EQ(digest_at_end["A"], Sha256Hex(R"({"tools":[{"name":"a"},{"name":"b"}]})"));
+  EXPECT_EQ(digest_at_end["A"], core::Sha256Hex(R"({"tools":[{"name":"a"},{"name":"b"}]})"));
   EXPECT_TRUE(End("A").facts.list_changed_hint());
 }
 

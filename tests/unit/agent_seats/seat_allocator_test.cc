@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "backend_agent/digest.h"
 #include "backend_agent/discovery/file_incarnation_store.h"
 #include "backend_agent/discovery/process_table.h"
+#include "core/runtime/digest.h"
 #include "tests/support/temporary_folder.h"
 
 namespace callboard::agent {
@@ -21,9 +21,9 @@ TEST(SeatAllocator, GivesTheLowestFreeNumberOfTheApp) {
   EXPECT_EQ(seats.Assign("blender", "p2").name, "blender-2");
   EXPECT_EQ(seats.Assign("maya", "p3").name, "maya");
   EXPECT_EQ(seats.Assign("blender", "p1").name, "blender");
-  EXPECT_EQ(seats.Assign("blender", "p1").seat_id, Sha256Hex(std::string("agent\0blender\0"
-                                                                         "1",
-                                                                         15))
+  EXPECT_EQ(seats.Assign("blender", "p1").seat_id, core::Sha256Hex(std::string("agent\0blender\0"
+                                                                               "1",
+                                                                               15))
                                                        .substr(0, 32));
 }
 

@@ -1,4 +1,5 @@
 // Lists of seats, watching them, and loading a skill.
+#include "core/runtime/digest.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -8,16 +9,16 @@ constexpr char kStub[] = R"(,{"name":"__skill__rigging","inputSchema":{"type":"o
 
 TEST_F(FlowsTest, AsksForAListOnceAndServesItByDigest) {
   auto agent = Link();
-  GiveList(*agent, "d1");
+  const std::string digest = GiveList(*agent, "first");
   EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant));
   v1::GetListRequest request;
   request.mutable_target()->set_seat_id(kSeat);
   request.set_kind("tools");
   auto list = plane->GetList(request);
   ASSERT_TRUE(list.ok());
-  EXPECT_EQ(list->digest(), "d1");
+  EXPECT_EQ(list->digest(), digest);
   EXPECT_NE(list->list().find("\"bake\""), std::string::npos);
-  request.set_known_digest("d1");
+  request.set_known_digest(digest);
   EXPECT_TRUE(plane->GetList(request)->list().empty());
   EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 3u);
 }
@@ -43,15 +44,19 @@ v1::AgentItem Delta(FakeAgent& agent, const std::string& digest, const std::stri
 
 TEST_F(FlowsTest, ListIsMadeFromTheFormerOneAndWhatIsNew) {
   auto agent = Link();
-  GiveList(*agent, "d1");
-  agent->Say(Delta(*agent, "d2", "d1"));
+  const std::string base = GiveList(*agent, "first");
+  const std::string digest = core::Sha256Hex(
+      R"({"tools":[{"name":"bake","description":"first","inputSchema":{"type":"object",)"
+      R"("properties":{"frames":{"type":"integer"}}}},{"name":"melt"},{"name":"load_skill",)"
+      R"("inputSchema":{"type":"object"}}]})");
+  agent->Say(Delta(*agent, digest, base));
   loop.RunReady();
   v1::GetListRequest request;
   request.mutable_target()->set_seat_id(kSeat);
   request.set_kind("tools");
   const auto list = plane->GetList(request);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_EQ(list->digest(), "d2");
+  EXPECT_EQ(list->digest(), digest);
   EXPECT_EQ(list->list().find("\"look\""), std::string::npos);
   EXPECT_LT(list->list().find("\"bake\""), list->list().find("\"melt\""));
   EXPECT_LT(list->list().find("\"melt\""), list->list().find("\"load_skill\""));
@@ -60,7 +65,7 @@ TEST_F(FlowsTest, ListIsMadeFromTheFormerOneAndWhatIsNew) {
 TEST_F(FlowsTest, DeltaOfAListThatIsNotAtHandIsAskedForWhole) {
   auto agent = Link();
   GiveList(*agent, "d1");
-  const v1::AgentItem delta = Delta(*agent, "d3", "d2");
+  const v1::AgentItem delta = Delta(*agent, "d3", "of another list");
   loop.RunReady();
   ASSERT_TRUE(agent->Take(v1::ServerItem::kCatalogueWant));
   agent->Say(delta);
@@ -68,6 +73,71 @@ TEST_F(FlowsTest, DeltaOfAListThatIsNotAtHandIsAskedForWhole) {
   const auto again = agent->Take(v1::ServerItem::kCatalogueWant);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->catalogue_want().digest(), "d3");
+}
+
+TEST_F(FlowsTest, ListThatIsNotWhatItsDigestSaysIsRefusedAndWantedOnceMore) {
+  auto agent = Link();
+  const std::string text = R"({"tools":[{"name":"bake"}]})";
+  const std::string digest = core::Sha256Hex(text);
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
+  agent->Say(state);
+  v1::AgentItem list;
+  list.mutable_catalogue()->set_seat_id(kSeat);
+  list.mutable_catalogue()->set_digest(digest);
+  list.mutable_catalogue()->mutable_body()->set_inline_(R"({"tools":[{"name":"forged"}]})");
+  agent->Say(list);
+  loop.RunReady();
+  EXPECT_EQ(agent->TakeAll(v1::ServerItem::kCatalogueWant).size(), 2u);
+  v1::GetListRequest request;
+  request.mutable_target()->set_seat_id(kSeat);
+  request.set_kind("tools");
+  EXPECT_EQ(plane->GetList(request).status().message().find("forged"), std::string::npos);
+  EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 0u);
+
+  agent->Say(list);
+  loop.RunReady();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant)) << "a second time it is left alone";
+  agent->Say(state);
+  loop.RunReady();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant));
+
+  // The right one is taken all the same.
+  list.mutable_catalogue()->mutable_body()->set_inline_(text);
+  agent->Say(list);
+  loop.RunReady();
+  EXPECT_EQ(plane->GetList(request)->list(), R"([{"name":"bake"}])");
+}
+
+TEST_F(FlowsTest, LargeListThatIsNotWhatItsDigestSaysIsRefused) {
+  auto agent = Link();
+  const std::string text =
+      R"({"tools":[{"name":"bake","description":")" + std::string(300 << 10, 'x') + R"("}]})";
+  v1::AgentItem state;
+  *state.mutable_seat_state() = FakeAgent::Seat(1, core::Sha256Hex(text));
+  agent->Say(state);
+  loop.RunReady();
+  auto tell = [&](char fill) {
+    std::string sent = text;
+    sent[100] = fill;
+    v1::AgentItem head;
+    head.mutable_catalogue()->set_seat_id(kSeat);
+    head.mutable_catalogue()->set_digest(core::Sha256Hex(text));
+    head.mutable_catalogue()->mutable_body()->set_size(sent.size());
+    agent->Say(std::move(head));
+    for (size_t at = 0; at < sent.size(); at += 64 << 10) {
+      v1::AgentItem piece;
+      piece.mutable_chunk()->set_call_id(kSeat);
+      piece.mutable_chunk()->set_offset(at);
+      piece.mutable_chunk()->set_bytes(sent.substr(at, 64 << 10));
+      agent->Say(std::move(piece));
+    }
+    loop.RunReady();
+    return plane->ListInstances({}).instances(0).tools();
+  };
+  EXPECT_EQ(tell('y'), 0u);
+  EXPECT_EQ(agent->TakeAll(v1::ServerItem::kCatalogueWant).size(), 2u);
+  EXPECT_EQ(tell('x'), 1u);
 }
 
 TEST_F(FlowsTest, LoadSkillWaitsForTheListThatShowsItsTools) {

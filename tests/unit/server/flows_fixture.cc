@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/runtime/digest.h"
 #include "core/runtime/lifetime.h"
 
 namespace callboard::server {
@@ -90,7 +91,8 @@ void FakeAgent::Say(std::vector<v1::AgentItem> said) {
 
 void FakeAgent::SayFrame(v1::AgentFrame frame) {
   if (end_ == nullptr) return;
-  frame.set_received(received_);
+  if (report_received) told_received_ = received_;
+  frame.set_received(told_received_);
   loop_.Post(end_->lifetime.Wrap([end = end_, frame = std::move(frame)]() mutable {
     end->handler->OnMessage(std::move(frame));
   }));
@@ -106,7 +108,7 @@ void FakeAgent::Cut() {
 
 void FakeAgent::OnFrame(v1::ServerFrame frame) {
   largest_frame = std::max(largest_frame, frame.ByteSizeLong());
-  if (report_received) received_ += frame.ByteSizeLong();
+  received_ += frame.ByteSizeLong();
   for (v1::ServerItem& item : *frame.mutable_items()) {
     if (item.has_ping() && answer_pings) {
       v1::AgentItem pong;
@@ -276,33 +278,41 @@ std::unique_ptr<Listener> FlowsTest::Listen(const std::string& session, uint64_t
   return listener;
 }
 
-bool FlowsTest::CancelRequest(const std::string& session, const std::string& id) {
+v1::SendRequest FlowsTest::CancelOf(const std::string& session, const std::string& id) {
   v1::SendRequest request;
   request.set_session_id(session);
   request.mutable_cancel()->set_client_request_id(id);
-  auto response = plane->Send(request);
+  return request;
+}
+
+bool FlowsTest::CancelRequest(const std::string& session, const std::string& id) {
+  auto response = plane->Send(CancelOf(session, id));
   loop.RunReady();
   return response.ok() && response->found();
 }
 
-void FlowsTest::GiveList(FakeAgent& agent, const std::string& digest, const std::string& more) {
+std::string FlowsTest::GiveList(FakeAgent& agent, const std::string& version,
+                                const std::string& more) {
+  std::string list =
+      R"({"tools":[{"name":"bake","description":")" + version +
+      R"(","inputSchema":{"type":"object","properties":{"frames":)"
+      R"({"type":"integer"}}}},{"name":"look","annotations":{"readOnlyHint":true},)"
+      R"("inputSchema":{"type":"object"}},{"name":"load_skill","inputSchema":{"type":"object"}})" +
+      more + "]}";
+  const std::string digest = core::Sha256Hex(list);
   v1::AgentItem state;
   *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
   agent.Say(std::move(state));
   loop.RunReady();
   auto want = agent.Take(v1::ServerItem::kCatalogueWant);
-  ASSERT_TRUE(want);
-  EXPECT_EQ(want->catalogue_want().digest(), digest);
+  EXPECT_EQ(want ? want->catalogue_want().digest() : "no list was wanted", digest);
   v1::AgentItem item;
   item.mutable_catalogue()->set_seat_id(kSeat);
   item.mutable_catalogue()->set_digest(digest);
-  item.mutable_catalogue()->mutable_body()->set_inline_(
-      R"({"tools":[{"name":"bake","inputSchema":{"type":"object","properties":{"frames":)"
-      R"({"type":"integer"}}}},{"name":"look","annotations":{"readOnlyHint":true},)"
-      R"("inputSchema":{"type":"object"}},{"name":"load_skill","inputSchema":{"type":"object"}})" +
-      more + "]}");
+  item.mutable_catalogue()->mutable_body()->set_inline_(std::move(list));
   agent.Say(std::move(item));
   loop.RunReady();
+  return digest;
 }
 
 }  // namespace callboard::server

@@ -71,6 +71,7 @@ class FakeAgent {
   std::string journal_;
   End* end_ = nullptr;
   uint64_t received_ = 0;
+  uint64_t told_received_ = 0;
 };
 
 // Pulls a source and keeps what comes, until told to stop pulling.
@@ -153,9 +154,11 @@ class FlowsTest : public testing::Test {
   std::unique_ptr<Caller> Invoke(v1::InvokeRequest request, bool pull = true);
   std::unique_ptr<Listener> Listen(const std::string& session, uint64_t stream,
                                    std::optional<uint64_t> after_n = std::nullopt);
+  static v1::SendRequest CancelOf(const std::string& session, const std::string& id);
   bool CancelRequest(const std::string& session, const std::string& id);
-  // Tells the list of the seat: a writing tool "bake", a reading one "look", a skill's stub.
-  void GiveList(FakeAgent& agent, const std::string& digest, const std::string& more = "");
+  // Tells the list of the seat: a writing tool "bake" (described by `version`), a reading one
+  // "look", "load_skill" and `more`. Returns its digest.
+  std::string GiveList(FakeAgent& agent, const std::string& version, const std::string& more = "");
 
   tests::VirtualLoop loop;
   core::SeededRandom random;

@@ -80,6 +80,45 @@ TEST_F(FlowsTest, IgnoresWhatAnAgentSaysOfTheSeatsOfAnother) {
   EXPECT_EQ(rows.instances(0).incarnation(), 1u);
 }
 
+TEST_F(FlowsTest, IgnoresWhatAnAgentSaysOfTheCallsOfAnother) {
+  auto owner = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = owner->TakeDispatch();
+  owner->Queued(call, 1, 1);
+  loop.RunReady();
+  ASSERT_TRUE(plane->Send(CancelOf(session, "1")).ok());
+  ASSERT_TRUE(caller->outcomes().empty()) << "the agent is asked what became of it";
+
+  FakeAgent other(loop);
+  plane->AttachAgent(other.MakeLink(), {});
+  std::vector<v1::AgentItem> opening(3);
+  *opening[0].mutable_hello() = other.Hello();
+  opening[0].mutable_hello()->set_agent_id("agent-2");
+  *opening[1].mutable_call_state() = FakeAgent::State(call, v1::CallState::RUNNING, 1);
+  opening[2].mutable_inventory_done();
+  other.Say(std::move(opening));
+  other.Result(call, 2, R"({"forged":1})");
+  other.Chunk(call, 2, 0, "forged");
+  v1::AgentItem ack;
+  ack.mutable_cancel_ack()->set_call_id(call.call_id());
+  ack.mutable_cancel_ack()->set_effect(v1::CancelAck::DROPPED);
+  other.Say(std::move(ack));
+  loop.RunReady();
+  EXPECT_EQ(plane->gauges().agents, 2u);
+  EXPECT_FALSE(other.Take(v1::ServerItem::kVerdict));
+  EXPECT_TRUE(caller->outcomes().empty());
+  EXPECT_EQ(plane->gauges().ignored_items, 4u);
+
+  owner->Result(call, 2);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().body().inline_(), R"({"ok":1})");
+  other.Result(call, 3);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_FALSE(other.Take(v1::ServerItem::kSettle)) << "its receipt belongs to another agent too";
+  EXPECT_EQ(plane->gauges().ignored_items, 5u);
+}
+
 TEST_F(FlowsTest, RefusesAnOpeningThatTakesTooLong) {
   FakeAgent agent(loop);
   plane->AttachAgent(agent.MakeLink(), {});

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace callboard::agent {
+namespace callboard::core {
 
 // 64 lower-case hex digits.
 std::string Sha256Hex(std::string_view bytes);
 
-}  // namespace callboard::agent
+}  // namespace callboard::core

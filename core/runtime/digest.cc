@@ -1,9 +1,9 @@
 // SHA-256 by OpenSSL.
-#include "backend_agent/digest.h"
+#include "core/runtime/digest.h"
 
 #include <openssl/evp.h>
 
-namespace callboard::agent {
+namespace callboard::core {
 
 std::string Sha256Hex(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -19,4 +19,4 @@ std::string Sha256Hex(std::string_view bytes) {
   return hex;
 }
 
-}  // namespace callboard::agent
+}  // namespace callboard::core
