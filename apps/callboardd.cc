@@ -27,6 +27,8 @@
 namespace callboard::apps {
 namespace {
 
+constexpr size_t kConnectionsBesideStreams = 2'000;
+
 struct Options {
   std::string host = "127.0.0.1";
   uint16_t port = 9765;
@@ -54,6 +56,11 @@ bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettin
   config.heartbeat = settings.heartbeat;
   config.open_stream_after = settings.open_stream_after;
   config.retry = settings.retry;
+  config.stream_life_max = settings.stream_life;
+  config.slow_reader = settings.slow_reader;
+  config.envelope_after = settings.envelope_after;
+  config.limits.streams_max = settings.streams_max;
+  config.limits.streams_per_session_max = settings.streams_per_session_max;
   config.allowed_hosts = SplitList(settings.allowed_hosts);
   config.allowed_origins = SplitList(settings.allowed_origins);
   config.hard_wait =
@@ -76,13 +83,19 @@ int Serve(const Options& options, const ServerSettings& settings) {
   server::ControlPlane control_plane(loop, random, *offload, store, config);
   auto client = MakeLocalControlPlaneClient(control_plane);
   bridge::Bridge mcp_bridge(loop, random, *client, MakeBridgeConfig(options, settings));
+  net::HttpServerLimits http_limits;
+  http_limits.write_timeout = settings.peer_timeout;
+  // Requests come beside the streams.
+  http_limits.connections_max = settings.streams_max + kConnectionsBesideStreams;
   net::HttpServer http(
-      loop, net::HttpServerLimits{},
+      loop, http_limits,
       [&mcp_bridge](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
         mcp_bridge.Handle(std::move(request), std::move(responder));
       });
 
-  auto listener = net::ListenTcp(loop, options.host, options.port);
+  net::TcpOptions tcp;
+  tcp.user_timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(settings.peer_timeout));
+  auto listener = net::ListenTcp(loop, options.host, options.port, tcp);
   if (!listener.ok()) return Fail(listener.status());
   const uint16_t http_port = listener->port;
   auto grpc = server::GrpcServer::Start(loop, control_plane, {options.host, options.grpc_port});
@@ -97,7 +110,8 @@ int Serve(const Options& options, const ServerSettings& settings) {
   }
   core::LogInfo("ready", {{"http", fmt::format("{}:{}", options.host, http_port)},
                           {"grpc", fmt::format("{}:{}", options.host, grpc_server.port())},
-                          {"term", control_plane.term()}});
+                          {"term", control_plane.term()},
+                          {"stream_heartbeat", absl::FormatDuration(settings.heartbeat)}});
   std::printf("callboardd ready http=%s:%u grpc=%s:%u\n", options.host.c_str(), http_port,
               options.host.c_str(), grpc_server.port());
   std::fflush(stdout);
@@ -125,6 +139,7 @@ int Serve(const Options& options, const ServerSettings& settings) {
 
 int Main(int argc, char** argv) {
   PrepareProcess();
+  RaiseFileLimit();
   Options options;
   CLI::App app(
       "Callboard's control plane, with the MCP bridge on HTTP and the agents' port on gRPC.");

@@ -17,6 +17,10 @@ namespace callboard::apps {
 // cycle, and gRPC takes locks in both orders; a peer that hangs up must not end the process.
 void PrepareProcess();
 
+// As many open files as this user may have: each stream holds one, and the usual soft limit is
+// 1024.
+void RaiseFileLimit();
+
 // Creates the folder (and its parents) with mode 0700 if it is not there.
 absl::Status EnsureFolder(const std::string& path);
 

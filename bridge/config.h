@@ -1,9 +1,11 @@
 // What a bridge is configured with and what it counts.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -13,8 +15,10 @@ namespace callboard::bridge {
 struct BridgeLimits {
   // Open SSE streams in all. Beyond: a GET gets 503 with Retry-After, a POST plain JSON only.
   size_t streams_max = 10'000;
-  // The same per session.
+  // The same per session, which stands for its client as long as nobody is authenticated.
   size_t streams_per_session_max = 64;
+  // Streams that measure a path (ProbeExchange). Beyond: 503 with Retry-After.
+  size_t probes_max = 8;
   // HTTP requests that wait for the control plane. Beyond: 503 with Retry-After.
   size_t exchanges_max = 20'000;
   // Requests in one JSON-RPC batch. Beyond: 400.
@@ -25,8 +29,6 @@ struct BridgeLimits {
   size_t sessions_cached_max = 20'000;
   // Tool lists kept by digest. Beyond: all are forgotten and fetched again.
   size_t tool_lists_cached_max = 256;
-  // Bytes a stream's reader may leave untaken for slow_reader_time before it is cut off.
-  size_t unsent_bytes_max = 256 * 1024;
 };
 
 struct BridgeConfig {
@@ -39,7 +41,7 @@ struct BridgeConfig {
   // Whole origins ("https://tools.studio.example") whose pages may call us.
   std::vector<std::string> allowed_origins;
 
-  // A stream that carried nothing for that long carries a comment.
+  // A stream that carried nothing for that long carries a comment; see HeartbeatFor().
   absl::Duration heartbeat = absl::Seconds(15);
   // A call that is not done by then gets an SSE stream.
   absl::Duration open_stream_after = absl::Milliseconds(250);
@@ -47,7 +49,11 @@ struct BridgeConfig {
   absl::Duration retry = absl::Seconds(3);
   // A stream ends after so long with `event: close`; up to a tenth earlier, at random.
   absl::Duration stream_life_max = absl::Hours(24);
-  absl::Duration slow_reader_time = absl::Seconds(20);
+  // A reader for whom bytes wait and who takes none for that long is cut off, to resume.
+  absl::Duration slow_reader = absl::Seconds(20);
+  // A call of the facade without a progress token that is not done by then is answered with a job
+  // (C13): many clients give up after 60 s. It goes on.
+  absl::Duration envelope_after = absl::Seconds(45);
   // The fallback when the control plane is silent: for calls between two events, on top of the run
   // time the caller asked for. Exceeds the queue budget (10 min) plus the heaviest class (120 s).
   absl::Duration hard_wait = absl::Minutes(13);
@@ -58,16 +64,52 @@ struct BridgeConfig {
   BridgeLimits limits;
 };
 
+// The longest silence that no intermediary of a path takes for an idle connection: the least of
+// `wanted`, 40 % of the shortest of `path_idle_timeouts`, and 10 s if the path is a wide area
+// network.
+absl::Duration HeartbeatFor(absl::Duration wanted,
+                            const std::vector<absl::Duration>& path_idle_timeouts, bool wan);
+
+// Why a stream ended.
+enum class StreamEnd {
+  kFinished,     // all was told
+  kClient,       // the client closed or reset it
+  kWriteFailed,  // the peer refused what was written
+  kIdle,         // the peer acknowledged nothing any more, not even heartbeats
+  kMaxLife,
+  kDrain,
+  kSlow,    // the reader took nothing while bytes waited for it
+  kBroken,  // what it carried cannot be completed
+};
+constexpr size_t kStreamEnds = 8;
+// "finished", "client", "write_failed", "idle", "max_life", "drain", "slow", "broken".
+std::string_view StreamEndName(StreamEnd end);
+
+// What happened to event streams so far, and what they hold now.
+struct StreamGauges {
+  size_t open = 0;
+  uint64_t opened = 0;
+  uint64_t refused = 0;  // 503 because of streams_max and its like
+  std::array<uint64_t, kStreamEnds> ended = {};
+  // Streams that lived at most so long, and in the last place longer.
+  static constexpr std::array<absl::Duration, 8> kLifeBounds = {
+      absl::Seconds(1),  absl::Seconds(10), absl::Minutes(1), absl::Minutes(5),
+      absl::Minutes(15), absl::Hours(1),    absl::Hours(4),   absl::Hours(24)};
+  std::array<uint64_t, kLifeBounds.size() + 1> lives = {};
+  absl::Duration lived;     // the sum of all lives
+  size_t unsent_bytes = 0;  // not taken by the kernel yet, of all streams, at most a second ago
+
+  uint64_t ended_by(StreamEnd end) const { return ended[static_cast<size_t>(end)]; }
+};
+
 struct BridgeGauges {
   size_t exchanges = 0;  // HTTP requests under way
-  size_t streams = 0;    // open SSE streams
   size_t sessions_cached = 0;
-  uint64_t requests = 0;  // HTTP requests, so far
-  uint64_t streams_opened = 0;
-  uint64_t streams_refused = 0;
-  uint64_t slow_readers_cut = 0;
+  StreamGauges streams;
+  uint64_t requests = 0;         // HTTP requests, so far
   uint64_t hard_timers = 0;      // waits ended because the control plane was silent
   uint64_t foreign_refused = 0;  // Origin or Host not ours
+  uint64_t envelopes = 0;        // calls answered with a job because they took too long
 };
 
 }  // namespace callboard::bridge

@@ -51,18 +51,12 @@ void HttpAnswer::RpcError(int status, std::string_view raw_id, int code, std::st
   Json(status, core::MakeErrorResponse(raw_id, code, message, raw_data), std::move(extra));
 }
 
-void HttpAnswer::StartJson(uint64_t size) const {
-  if (!only_events_) return responder_->StartStream(200, Headers({kJsonType}, {}), size);
-  StartEvents();
-  responder_->Write("data: ", nullptr);
+void HttpAnswer::StartJson(uint64_t size, net::HeaderList extra) const {
+  responder_->StartStream(200, Headers({kJsonType}, std::move(extra)), size);
 }
 
-void HttpAnswer::EndJson(std::string tail) const {
-  if (only_events_) tail.append("\n\n");
-  responder_->Write(std::move(tail), nullptr);
-  responder_->End();
+void HttpAnswer::StartEvents(net::HeaderList extra) const {
+  responder_->StartStream(200, EventHeaders(std::move(extra)));
 }
-
-void HttpAnswer::StartEvents() const { responder_->StartStream(200, EventHeaders({})); }
 
 }  // namespace callboard::bridge

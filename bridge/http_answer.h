@@ -20,6 +20,7 @@ class HttpAnswer {
   // From now on answers of status 200 that would be JSON go out as an event stream of one event:
   // for clients that accept nothing else.
   void AcceptOnlyEvents() { only_events_ = true; }
+  bool accepts_only_events() const { return only_events_; }
 
   // `body` is one line.
   void Json(int status, std::string body, net::HeaderList extra = {}) const;
@@ -31,11 +32,10 @@ class HttpAnswer {
   void RpcError(int status, std::string_view raw_id, int code, std::string_view message,
                 std::string_view raw_data = {}, net::HeaderList extra = {}) const;
 
-  // JSON of known size that follows in pieces through responder(); EndJson has the last one.
-  void StartJson(uint64_t size) const;
-  void EndJson(std::string tail) const;
+  // JSON of known size that follows in pieces through responder(), whatever the client accepts.
+  void StartJson(uint64_t size, net::HeaderList extra = {}) const;
   // An event stream; for SseWriter.
-  void StartEvents() const;
+  void StartEvents(net::HeaderList extra) const;
 
   net::HttpResponder& responder() const { return *responder_; }
 

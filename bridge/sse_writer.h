@@ -11,12 +11,14 @@
 #include "bridge/http_answer.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/random.h"
+#include "net/http_server.h"
 
 namespace callboard::bridge {
 
 // One SSE answer. Loop thread; owned by an exchange; opened by Start(), ended once by End(),
-// Cut() or its own judgement in Check(). Data need not be one line: line feeds between JSON tokens
-// become spaces. Bounds: what is unsent is bounded by callers who wait for `written`.
+// Close(), Cut() or its own judgement in Check(). Data need not be one line: line feeds between
+// JSON tokens become spaces. Bounds: what is unsent is bounded by callers who wait for `written`.
+// How long it lived and why it ended is counted in the gauges.
 class SseWriter {
  public:
   using Written = absl::AnyInvocable<void()>;
@@ -29,16 +31,25 @@ class SseWriter {
   // An open stream that was not ended is cut.
   ~SseWriter();
 
-  void Start();
+  void Start(net::HeaderList headers = {});
   bool open() const { return open_; }
   // Whether the client has seen an id it can come back with.
   bool resumable() const { return resumable_; }
+  // Nothing written waits for the reader.
+  bool idle() const { return answer_.responder().unsent_bytes() == 0; }
+
+  // A comment whenever nothing was written for so long; BridgeConfig's if it is not called.
+  void BeatEvery(absl::Duration heartbeat) { heartbeat_ = heartbeat; }
+  // Where the stream stands, for a client that has not been told yet: Close() tells it.
+  void StandsAt(std::string id) { position_ = std::move(id); }
 
   // Id, `retry:` and empty data.
   void Prime(std::string_view id);
   // `retry:` alone.
   void Retry();
   void Comment(std::string_view text);
+  // An event that is no MCP message; without an id.
+  void Aside(std::string_view type, std::string_view data);
   void Event(std::string_view id, std::string_view data, Written written);
 
   // One event whose data comes in pieces: Begin, any number of Piece, Finish.
@@ -46,10 +57,13 @@ class SseWriter {
   void Piece(std::string data, Written written);
   void FinishEvent(std::string_view data);
 
-  // Ends the answer. `close` also ends the connection.
-  void End(bool close = false);
+  // Ends the answer: all is told.
+  void End();
+  // Ends answer and connection before all is told; the client is to come back with the last id.
+  // With `tell`, `event: close` says so, and names the id to come back with.
+  void Close(StreamEnd why, bool tell);
   // Drops the connection: the reader sees that the stream is not complete.
-  void Cut();
+  void Cut(StreamEnd why = StreamEnd::kBroken);
 
   // To be called every second or so: heartbeat, maximum life, slow readers. False if the stream
   // was ended or cut here.
@@ -57,7 +71,8 @@ class SseWriter {
 
  private:
   void Write(std::string text, Written written);
-  void Closed();
+  void Count(StreamEnd why);
+  StreamEnd CauseOfLoss() const;
 
   core::EventLoop& loop_;
   core::Random& random_;
@@ -67,9 +82,18 @@ class SseWriter {
   bool open_ = false;
   bool in_event_ = false;
   bool resumable_ = false;
+  std::string position_;       // the last id
+  std::string next_position_;  // that of the event which is being written
+  absl::Duration heartbeat_;
+  absl::Time started_ = absl::InfinitePast();
   absl::Time last_write_ = absl::InfinitePast();
   absl::Time life_end_ = absl::InfiniteFuture();
-  absl::Time slow_since_ = absl::InfiniteFuture();
+  uint64_t written_bytes_ = 0;
+  // As the last Check() found it. While bytes wait nothing more is written, so a reader has taken
+  // none if neither has changed.
+  uint64_t written_then_ = 0;
+  size_t unsent_then_ = 0;  // our part of the gauge
+  absl::Time moved_ = absl::InfinitePast();
 };
 
 }  // namespace callboard::bridge

@@ -16,7 +16,8 @@ namespace callboard::net {
 
 // Loop thread only. At most one Read and one Write are outstanding. Callbacks never run from
 // inside Read or Write; they run exactly once unless the stream is destroyed first, after which
-// none runs. Close() makes outstanding operations end with Cancelled.
+// none runs. Close() makes outstanding operations end with Cancelled. DeadlineExceeded: the peer
+// acknowledged nothing for too long, and the stream is broken.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;

@@ -145,7 +145,9 @@ void HttpConnection::OnWritten(const absl::Status& status) {
   auto self = shared_from_this();
   writing_ = false;
   write_deadline_ = absl::InfiniteFuture();
-  if (!status.ok()) return PeerGone();
+  if (!status.ok()) {
+    return PeerGone(absl::IsDeadlineExceeded(status) ? PeerLoss::kSilent : PeerLoss::kWriteFailed);
+  }
   unsent_bytes_ -= in_flight_bytes_;
   front_sent_bytes_ += in_flight_bytes_;
   in_flight_bytes_ = 0;
@@ -163,7 +165,7 @@ void HttpConnection::OnWritten(const absl::Status& status) {
 }
 
 void HttpConnection::FinishAnswer() {
-  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(/*peer_gone=*/false);
+  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(PeerLoss::kNone);
   const auto on_peer_gone = std::move(on_peer_gone_);
   on_peer_gone_ = nullptr;
   if (close_after_ || draining_ || (peer_ended_ && pending().empty())) {

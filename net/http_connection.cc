@@ -47,7 +47,7 @@ void HttpConnection::Close() {
   if (phase_ == Phase::kClosed) return;
   auto self = shared_from_this();
   phase_ = Phase::kClosed;
-  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(/*peer_gone=*/false);
+  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(PeerLoss::kNone);
   timer_.Cancel();
   stream_.reset();
   // What the handler lent is destroyed last, from here: its destructors may call anything.
@@ -59,8 +59,8 @@ void HttpConnection::Close() {
   if (auto host = host_.lock()) host->OnClosed(id_);
 }
 
-void HttpConnection::PeerGone() {
-  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(/*peer_gone=*/true);
+void HttpConnection::PeerGone(PeerLoss loss) {
+  if (responder_ != nullptr) std::exchange(responder_, nullptr)->Detach(loss);
   auto on_peer_gone = std::move(on_peer_gone_);
   on_peer_gone_ = nullptr;
   Close();
@@ -112,7 +112,7 @@ void HttpConnection::OnRead(absl::StatusOr<size_t> count) {
       peer_ended_ = true;
       OnPeerEnd();
     } else {
-      PeerGone();
+      PeerGone(absl::IsDeadlineExceeded(count.status()) ? PeerLoss::kSilent : PeerLoss::kClosed);
     }
     return;
   }
@@ -134,7 +134,7 @@ void HttpConnection::OnPeerEnd() {
     case Phase::kStreaming:
       // An open-ended stream to a peer that has closed serves nobody; a client that only ended its
       // own side still gets an answer of known length.
-      if (!left_to_send_) PeerGone();
+      if (!left_to_send_) PeerGone(PeerLoss::kClosed);
       break;
     case Phase::kAnswering:
     case Phase::kFinishing:
@@ -253,7 +253,7 @@ void HttpConnection::OnTimer() {
   auto self = shared_from_this();
   armed_for_ = absl::InfiniteFuture();
   const absl::Time now = loop_.Now();
-  if (write_deadline_ <= now) return PeerGone();
+  if (write_deadline_ <= now) return PeerGone(PeerLoss::kStalled);
   if (read_deadline_ <= now) {
     if (phase_ != Phase::kReading || !parser_) return Close();
     if (!parser_->is_header_done()) {

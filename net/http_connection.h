@@ -92,7 +92,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void FinishAnswer();
 
   // Ends.
-  void PeerGone();
+  void PeerGone(PeerLoss loss);
   void OnTimer();
   void SetReadDeadline(absl::Duration after);
   void ArmTimer(absl::Time now);
@@ -181,11 +181,11 @@ class HttpConnection::Responder final : public HttpResponder,
     auto connection = Connection();
     return connection != nullptr ? connection->unsent_bytes_ : 0;
   }
-  bool peer_gone() const override { return peer_gone_; }
+  PeerLoss peer_loss() const override { return peer_loss_; }
   void OnPeerGone(absl::AnyInvocable<void()> callback) override {
     if (auto connection = Connection()) {
       connection->on_peer_gone_ = std::move(callback);
-    } else if (peer_gone_) {
+    } else if (peer_loss_ != PeerLoss::kNone) {
       loop_.Post([self = weak_from_this(), callback = std::move(callback)]() mutable {
         if (self.lock()) callback();
       });
@@ -193,9 +193,9 @@ class HttpConnection::Responder final : public HttpResponder,
   }
 
   // The answer is complete or will never be.
-  void Detach(bool peer_gone) {
+  void Detach(PeerLoss loss) {
     connection_.reset();
-    peer_gone_ = peer_gone;
+    peer_loss_ = loss;
   }
 
  private:
@@ -203,7 +203,7 @@ class HttpConnection::Responder final : public HttpResponder,
 
   core::EventLoop& loop_;
   std::weak_ptr<HttpConnection> connection_;
-  bool peer_gone_ = false;
+  PeerLoss peer_loss_ = PeerLoss::kNone;
 };
 
 }  // namespace callboard::net

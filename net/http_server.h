@@ -33,6 +33,15 @@ struct HttpRequest {
   std::string_view query() const;
 };
 
+// How a peer was lost before its answer was complete.
+enum class PeerLoss {
+  kNone,
+  kClosed,       // it closed or reset the connection
+  kWriteFailed,  // it refused what was written
+  kSilent,       // it acknowledged nothing for TcpOptions::user_timeout
+  kStalled,      // it took nothing for HttpServerLimits::write_timeout
+};
+
 // What a request is answered with. Shared by the connection and the handler; loop thread only.
 // Exactly one of Respond() and StartStream() is called, once. When the peer has gone, calls do
 // nothing. Dropping the last reference without having answered closes the connection.
@@ -57,7 +66,7 @@ class HttpResponder {
 
   // Bytes queued and not yet taken by the kernel.
   virtual size_t unsent_bytes() const = 0;
-  virtual bool peer_gone() const = 0;
+  virtual PeerLoss peer_loss() const = 0;
   // Runs once when the peer closes, resets or stalls before the answer is complete.
   virtual void OnPeerGone(absl::AnyInvocable<void()> callback) = 0;
 };

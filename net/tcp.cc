@@ -145,6 +145,7 @@ class TcpSocket final : public std::enable_shared_from_this<TcpSocket> {
 
   absl::Status Broken(const Error& error,
                       absl::StatusCode code = absl::StatusCode::kUnavailable) const {
+    if (error == asio::error::timed_out) code = absl::StatusCode::kDeadlineExceeded;
     return core::MakeError(code, fmt::format("{}: {}", peer_, error.message()));
   }
 

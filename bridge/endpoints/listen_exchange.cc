@@ -18,7 +18,7 @@ ListenExchange::ListenExchange(BridgeCore& core, HttpAnswer answer, const Sessio
       revision_(session.revision),
       term_(session.term),
       after_(std::move(after)),
-      may_prime_(!after_ && core::HasPriming(revision_)),
+      may_prime_(!after_),
       sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
       slot_(core, session.id) {
   WatchPeer();
@@ -50,7 +50,11 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
   if (!event.ok()) {
     const bool unknown = event.status().code() == absl::StatusCode::kNotFound;
     if (unknown) core_.sessions.Forget(session_id_);
-    if (unknown || sse_.open()) return End();
+    if (sse_.open() && !unknown) {
+      sse_.Close(StreamEnd::kBroken, /*tell=*/false);
+      return Finish();
+    }
+    if (unknown) return End();
     answer_.RpcError(503, {}, core::kServerError, core::Message(event.status()),
                      StatusData(event.status(), /*started=*/false));
     return Finish();
@@ -91,7 +95,9 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
 // was opened, or, if the control plane did not say, from the beginning of the term.
 void ListenExchange::Prime(const v1::EventId& id) {
   if (!std::exchange(may_prime_, false)) return;
-  sse_.Prime(FormatEventId(id));
+  if (core::HasPriming(revision_)) return sse_.Prime(FormatEventId(id));
+  // An older client learns it when its stream is closed.
+  sse_.StandsAt(FormatEventId(id));
 }
 
 void ListenExchange::Relay(const v1::EventId& id, const std::string& text) {
@@ -151,7 +157,7 @@ void ListenExchange::OnTick() {
 void ListenExchange::Drain(bool) {
   OpenEvents();
   if (!body_.running()) sse_.Comment("draining");
-  sse_.End(/*close=*/true);
+  sse_.Close(StreamEnd::kDrain, /*tell=*/true);
   Finish();
 }
 

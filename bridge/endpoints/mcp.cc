@@ -407,7 +407,7 @@ void McpEndpoint::Get(const VisitPtr& visit) {
   }
   WithSession(visit, [this, visit, after = std::move(after)](const SessionInfo& session) {
     if (core_.draining || !StreamSlot::HasRoom(core_, session.id)) {
-      if (!core_.draining) ++core_.gauges.streams_refused;
+      if (!core_.draining) ++core_.gauges.streams.refused;
       return visit->answer.RpcError(
           503, {}, core::kServerError,
           core_.draining ? "the server is shutting down" : "too many open streams",

@@ -87,6 +87,7 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
     } else {
       // Headers alone leave some proxies silent.
       sse_.Comment("accepted");
+      sse_.StandsAt(FormatEventId(accepted.id()));
     }
   }
   events_->Ask();
@@ -145,7 +146,8 @@ void RequestExchange::StartBody(ResponseText response) {
   tail_ = std::move(response.tail);
   if (spec_.collect) {
     collected_ = std::move(response.head);
-  } else if (sse_.open()) {
+  } else if (sse_.open() || answer_.accepts_only_events()) {
+    if (!sse_.open()) sse_.Start();
     sse_.BeginEvent(outcome_id_, response.head);
   } else {
     answer_.StartJson(response.head.size() + response.body_size + tail_.size());
@@ -177,7 +179,8 @@ void RequestExchange::FinishBody() {
     sse_.FinishEvent(tail_);
     sse_.End();
   } else {
-    answer_.EndJson(std::move(tail_));
+    answer_.responder().Write(std::move(tail_), nullptr);
+    answer_.responder().End();
   }
   Finish();
 }
@@ -213,7 +216,7 @@ void RequestExchange::OnBroken(const absl::Status& status) {
   if (status.code() == absl::StatusCode::kNotFound) return AnswerSessionGone();
   if (sse_.open() && sse_.resumable()) {
     // The call is safe at the control plane: the client comes back with Last-Event-ID.
-    sse_.End(/*close=*/true);
+    sse_.Close(StreamEnd::kBroken, /*tell=*/false);
     return Finish();
   }
   Answer(StatusErrorText(spec_.raw_id, status, /*started=*/true));
@@ -259,7 +262,7 @@ void RequestExchange::Drain(bool last) {
   }
   if (body_.running()) return Break();
   if (sse_.open() && sse_.resumable()) {
-    sse_.End(/*close=*/true);
+    sse_.Close(StreamEnd::kDrain, /*tell=*/true);
     return Finish();
   }
   Answer(core::MakeErrorResponse(spec_.raw_id, core::kServerError, "the server is shutting down",

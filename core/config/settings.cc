@@ -146,6 +146,37 @@ void Settings::Read(std::string_view key, absl::Duration* value) {
   Note(key, absl::FormatDuration(duration));
 }
 
+void Settings::Read(std::string_view key, std::vector<absl::Duration>* value) {
+  const Entry* entry = Take(key);
+  std::vector<absl::Duration> durations = *value;
+  if (entry != nullptr) {
+    durations.clear();
+    std::string_view rest = entry->value;
+    while (!rest.empty()) {
+      const std::string_view part = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+      const size_t begin = part.find_first_not_of(' ');
+      if (begin == std::string_view::npos) continue;
+      absl::Duration duration;
+      const std::string_view trimmed = part.substr(begin, part.find_last_not_of(' ') + 1 - begin);
+      if (!absl::ParseDuration(ToAbsl(trimmed), &duration) || duration <= absl::ZeroDuration()) {
+        return Complain(key, *entry, "durations with commas between them, such as \"60s,100s\"");
+      }
+      durations.push_back(duration);
+    }
+  }
+  std::string text;
+  for (const absl::Duration duration : durations) {
+    text.append(text.empty() ? "" : ",").append(absl::FormatDuration(duration));
+  }
+  *value = std::move(durations);
+  Note(key, std::move(text));
+}
+
+void Settings::Derive(std::string key, std::string value, std::string source) {
+  effective_.push_back({std::move(key), std::move(value), std::move(source)});
+}
+
 void Settings::ReadBytes(std::string_view key, uint64_t* value) {
   const Entry* entry = Take(key);
   if (entry == nullptr) return Note(key, fmt::to_string(*value));

@@ -33,6 +33,8 @@ class Settings {
   void Read(std::string_view key, int64_t* value, int64_t min, int64_t max);
   // "250ms", "10s", "10m", "8h"; not negative.
   void Read(std::string_view key, absl::Duration* value);
+  // Durations with commas between them: "60s,100s".
+  void Read(std::string_view key, std::vector<absl::Duration>* value);
   // Bytes: "65536", "64KiB", "1MiB", "2GiB".
   void ReadBytes(std::string_view key, uint64_t* value);
   // Every key under "<table>.", without that prefix.
@@ -46,6 +48,8 @@ class Settings {
     std::string source;
   };
   const std::vector<Effective>& effective() const { return effective_; }
+  // Adds a value that follows from others; `source` says from which.
+  void Derive(std::string key, std::string value, std::string source);
 
   // InvalidArgument with one line per error.
   absl::Status Finish() const;

@@ -82,7 +82,7 @@ TEST_F(HttpBackendTest, ReplyOverTheLimitEndsWhenItsLengthIsKnown) {
     open->Write(std::string(1000, 'x'), nullptr);
     loop.RunFor(absl::Milliseconds(10));
   }
-  EXPECT_TRUE(open->peer_gone());
+  EXPECT_EQ(open->peer_loss(), net::PeerLoss::kClosed);
 }
 
 TEST_F(HttpBackendTest, DeathOfTheProcessIsToldAtOnceAlsoWhenTheConnectionIsSilent) {

@@ -255,7 +255,7 @@ class RecordedAnswer final : public net::HttpResponder {
   }
   void Abort() override { aborted = true; }
   size_t unsent_bytes() const override { return unsent; }
-  bool peer_gone() const override { return false; }
+  net::PeerLoss peer_loss() const override { return loss; }
   void OnPeerGone(absl::AnyInvocable<void()> callback) override {
     on_peer_gone = std::move(callback);
   }
@@ -281,6 +281,7 @@ class RecordedAnswer final : public net::HttpResponder {
   bool aborted = false;
   bool stalled = false;
   size_t unsent = 0;
+  net::PeerLoss loss = net::PeerLoss::kNone;
   std::vector<absl::AnyInvocable<void()>> waiting;
   absl::AnyInvocable<void()> on_peer_gone;
 

@@ -95,7 +95,7 @@ TEST_F(Calls, OpenAStreamThatIsPrimed) {
             "\n\n");
   EXPECT_TRUE(answer->ended);
   EXPECT_FALSE(answer->closed);
-  EXPECT_EQ(bridge_->gauges().streams, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.open, 0u);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
 }
 
@@ -298,7 +298,7 @@ TEST_F(Calls, CutReadersThatTakeNothing) {
   EXPECT_FALSE(answer->aborted);
   loop_.RunFor(absl::Seconds(5));
   EXPECT_TRUE(answer->aborted);
-  EXPECT_EQ(bridge_->gauges().slow_readers_cut, 1u);
+  EXPECT_EQ(bridge_->gauges().streams.ended_by(bridge::StreamEnd::kSlow), 1u);
 }
 
 TEST_F(Calls, SurviveTheEndOfTheBridge) {

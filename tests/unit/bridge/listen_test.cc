@@ -139,7 +139,7 @@ TEST_F(Listening, EndsWhenAnotherTakesOverOrTheSourceFails) {
   Push(absl::UnavailableError("cut"));
   EXPECT_TRUE(second->ended);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
-  EXPECT_EQ(bridge_->gauges().streams, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.open, 0u);
 }
 
 TEST_F(Listening, AsksForTheNextEventWhenTheFormerIsTaken) {
@@ -157,7 +157,7 @@ TEST_F(Listening, StopsWhenTheClientGoes) {
   answer->on_peer_gone();
   loop_.RunReady();
   EXPECT_TRUE(plane_.listens[0].script->destroyed);
-  EXPECT_EQ(bridge_->gauges().streams, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.open, 0u);
 }
 
 TEST_F(Listening, HasHeartbeatsAndAnEndOfLife) {
@@ -168,7 +168,93 @@ TEST_F(Listening, HasHeartbeatsAndAnEndOfLife) {
   EXPECT_FALSE(answer->ended);
   loop_.RunFor(absl::Hours(3));
   EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->closed);
   EXPECT_TRUE(answer->body.ends_with("event: close\ndata: {}\n\n"));
+  EXPECT_EQ(bridge_->gauges().streams.ended_by(bridge::StreamEnd::kMaxLife), 1u);
+}
+
+TEST_F(Listening, TheEndOfLifeNamesTheIdToComeBackWith) {
+  Restart({.stream_life_max = absl::Minutes(10)});
+  const Answer newer = Get(Open("2025-11-25"));
+  Push(Live());
+  Push(Notice(3));
+  // Clients of older revisions are not primed: for them it is the first id.
+  const Answer older = Get(Open("2025-06-18"));
+  v1::ListenEvent replaying;
+  *replaying.mutable_replaying()->mutable_from() = Id(0, 7, 4);
+  Push(replaying);
+  Push(Live());
+  loop_.RunFor(absl::Minutes(10));
+  EXPECT_TRUE(newer->body.ends_with("event: close\nid: 0.7.3\ndata: {}\n\n"));
+  EXPECT_TRUE(older->body.ends_with("event: close\nid: 0.7.4\ndata: {}\n\n"));
+}
+
+TEST_F(Listening, TheEndOfLifeWaitsForTheEndOfAnEvent) {
+  Restart({.stream_life_max = absl::Minutes(10)});
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->set_client_request_id("1");
+  outcome.mutable_outcome()->mutable_body()->set_size(4);
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 9);
+  Push(outcome);
+  loop_.RunFor(absl::Minutes(11));
+  EXPECT_FALSE(answer->ended);
+  v1::ListenEvent chunk;
+  chunk.mutable_chunk()->set_bytes("null");
+  chunk.mutable_chunk()->set_last(true);
+  Push(chunk);
+  loop_.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->body.ends_with("\"result\":null}\n\nevent: close\nid: 5.7.9\ndata: {}\n\n"));
+}
+
+TEST_F(Listening, CountsStreamsByTheCauseOfTheirEndAndByTheirLife) {
+  using bridge::StreamEnd;
+  const std::string session = Open();
+  const auto lose = [&](net::PeerLoss loss, absl::Duration life) {
+    const Answer answer = Get(session);
+    loop_.RunFor(life);
+    answer->loss = loss;
+    answer->on_peer_gone();
+    loop_.RunReady();
+  };
+  lose(net::PeerLoss::kClosed, absl::Milliseconds(500));
+  lose(net::PeerLoss::kWriteFailed, absl::Seconds(5));
+  lose(net::PeerLoss::kSilent, absl::Minutes(30));
+  lose(net::PeerLoss::kStalled, absl::Hours(5));
+  const bridge::StreamGauges streams = bridge_->gauges().streams;
+  EXPECT_EQ(streams.opened, 4u);
+  EXPECT_EQ(streams.open, 0u);
+  EXPECT_EQ(streams.ended_by(StreamEnd::kClient), 1u);
+  EXPECT_EQ(streams.ended_by(StreamEnd::kWriteFailed), 1u);
+  EXPECT_EQ(streams.ended_by(StreamEnd::kIdle), 1u);
+  EXPECT_EQ(streams.ended_by(StreamEnd::kSlow), 1u);
+  EXPECT_EQ(streams.lives, (std::array<uint64_t, 9>{1, 1, 0, 0, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(streams.lived, absl::Hours(5) + absl::Minutes(30) + absl::Milliseconds(5500));
+}
+
+TEST_F(Listening, ShowsWhatWaitsForSlowReadersAndCutsThem) {
+  const Answer slow = Get(Open());
+  const Answer quick = Get(Open());
+  slow->stalled = true;
+  plane_.listens[0].script->Push(Notice(1));
+  loop_.RunFor(absl::Seconds(2));
+  const size_t waiting = slow->unsent;
+  EXPECT_GT(waiting, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.unsent_bytes, waiting);
+  // Whoever takes something now and then is not cut, however long it takes.
+  for (int i = 0; i < 5; ++i) {
+    slow->TakeAll();
+    plane_.listens[0].script->Push(Notice(2 + static_cast<uint64_t>(i)));
+    loop_.RunFor(absl::Seconds(15));
+    EXPECT_FALSE(slow->aborted);
+  }
+  loop_.RunFor(absl::Seconds(7));
+  EXPECT_TRUE(slow->aborted);
+  EXPECT_FALSE(quick->aborted);
+  EXPECT_EQ(bridge_->gauges().streams.unsent_bytes, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.ended_by(bridge::StreamEnd::kSlow), 1u);
 }
 
 TEST_F(Listening, IsBoundedInAllAndPerSession) {
@@ -187,7 +273,7 @@ TEST_F(Listening, IsBoundedInAllAndPerSession) {
   first->on_peer_gone();
   loop_.RunReady();
   EXPECT_EQ(Get(b)->status, 200);
-  EXPECT_EQ(bridge_->gauges().streams_refused, 2u);
+  EXPECT_EQ(bridge_->gauges().streams.refused, 2u);
 }
 
 TEST_F(Listening, EndsAtOnceInADrain) {
@@ -196,7 +282,8 @@ TEST_F(Listening, EndsAtOnceInADrain) {
   bool done = false;
   bridge_->Drain(absl::Seconds(10), [&] { done = true; });
   loop_.RunReady();
-  EXPECT_TRUE(answer->body.ends_with(": draining\n\n"));
+  EXPECT_TRUE(answer->body.ends_with(": draining\n\nevent: close\ndata: {}\n\n"));
+  EXPECT_EQ(bridge_->gauges().streams.ended_by(bridge::StreamEnd::kDrain), 1u);
   EXPECT_TRUE(answer->ended);
   EXPECT_TRUE(answer->closed);
   EXPECT_TRUE(done);

@@ -29,6 +29,15 @@ TEST(Negotiation, TheMostSpecificRangeDecides) {
   EXPECT_FALSE(Accepts("text/html, ;;,", "text/event-stream"));
 }
 
+TEST(Heartbeat, IsTheLeastThatThePathAsksFor) {
+  const absl::Duration wanted = absl::Seconds(15);
+  EXPECT_EQ(HeartbeatFor(wanted, {}, false), absl::Seconds(15));
+  EXPECT_EQ(HeartbeatFor(wanted, {}, true), absl::Seconds(10));
+  EXPECT_EQ(HeartbeatFor(wanted, {absl::Seconds(60)}, false), absl::Seconds(15));
+  EXPECT_EQ(HeartbeatFor(wanted, {absl::Seconds(60), absl::Seconds(30)}, false), absl::Seconds(12));
+  EXPECT_EQ(HeartbeatFor(wanted, {absl::Seconds(10)}, true), absl::Seconds(4));
+}
+
 TEST(EventIds, SurviveTheRoundTrip) {
   const auto id = ParseEventId("18446744073709551615.2.3");
   ASSERT_TRUE(id.has_value());

@@ -65,6 +65,37 @@ TEST(ClientConfig, QuotesWhatItIsGiven) {
   EXPECT_FALSE(MakeClientConfig("emacs", "a", "b").ok());
 }
 
+TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {
+  core::Settings settings;
+  ASSERT_TRUE(settings.AddAssignment("bridge.path_idle_timeouts=60s, 30s").ok());
+  ASSERT_TRUE(settings.AddAssignment("bridge.path=wan").ok());
+  ServerSettings server;
+  ASSERT_TRUE(ReadServerSettings(settings, &server).ok());
+  EXPECT_EQ(server.heartbeat, absl::Seconds(10));
+  std::string shown;
+  for (const auto& row : settings.effective()) {
+    if (row.key.starts_with("bridge.heartbeat") || row.key.starts_with("bridge.path")) {
+      shown += row.key + "=" + row.value + "\n";
+    }
+  }
+  EXPECT_EQ(shown,
+            "bridge.heartbeat=15s\nbridge.path_idle_timeouts=1m,30s\nbridge.path=wan\n"
+            "bridge.heartbeat, effective=10s\n");
+}
+
+TEST(Settings, RefuseAPathThatNoHeartbeatHolds) {
+  const auto refusal = [](std::string_view assignment) {
+    core::Settings settings;
+    EXPECT_TRUE(settings.AddAssignment(assignment).ok());
+    ServerSettings server;
+    return std::string(ReadServerSettings(settings, &server).message());
+  };
+  EXPECT_NE(refusal("bridge.path_idle_timeouts=2s").find("would be 800ms"), std::string::npos);
+  EXPECT_NE(refusal("bridge.path_idle_timeouts=60s,x").find("\"60s,100s\""), std::string::npos);
+  EXPECT_NE(refusal("bridge.path=moon").find("'moon': expected \"local\" or \"wan\""),
+            std::string::npos);
+}
+
 TEST(Settings, TellEachValueWithItsSource) {
   core::Settings settings;
   ASSERT_TRUE(settings.AddAssignment("budgets.queue=5m").ok());

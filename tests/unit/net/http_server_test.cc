@@ -313,7 +313,7 @@ TEST_F(HttpServerTest, TellsAStreamThatItsClientLeft) {
   peer->Leave();
   loop_.RunReady();
   EXPECT_EQ(gone, 1);
-  EXPECT_TRUE(stream->peer_gone());
+  EXPECT_EQ(stream->peer_loss(), PeerLoss::kClosed);
   EXPECT_EQ(server_->connections(), 0u);
   stream->Write("late", [] { FAIL() << "nothing was written"; });
   stream->End();
@@ -393,6 +393,28 @@ TEST_F(HttpServerTest, TellsAStreamThatItsClientStalls) {
   EXPECT_EQ(server_->connections(), 0u);
 }
 
+TEST_F(HttpServerTest, TellsAStreamHowItsClientWasLost) {
+  std::shared_ptr<HttpResponder> stream;
+  handler_ = [&](const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
+    stream = std::move(responder);
+    stream->StartStream(200, {});
+  };
+  auto stalled = Connect();
+  stalled->Send(std::string(kPost));
+  loop_.RunReady();
+  network_.Clog(true);
+  stream->Write("never taken", nullptr);
+  loop_.RunFor(absl::Seconds(21));
+  EXPECT_EQ(stream->peer_loss(), PeerLoss::kStalled);
+  network_.Clog(false);
+  auto reset = Connect();
+  reset->Send(std::string(kPost));
+  loop_.RunReady();
+  network_.Break();
+  loop_.RunReady();
+  EXPECT_EQ(stream->peer_loss(), PeerLoss::kClosed);
+}
+
 TEST_F(HttpServerTest, AbortBreaksTheStreamAndADroppedResponderClosesIt) {
   std::shared_ptr<HttpResponder> stream;
   handler_ = [&](const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
@@ -409,7 +431,7 @@ TEST_F(HttpServerTest, AbortBreaksTheStreamAndADroppedResponderClosesIt) {
   loop_.RunReady();
   EXPECT_TRUE(peer->ended());
   EXPECT_THAT(peer->received, EndsWith("4\r\npart\r\n"));
-  EXPECT_FALSE(stream->peer_gone());
+  EXPECT_EQ(stream->peer_loss(), PeerLoss::kNone);
   auto dropped = Connect();
   dropped->Send("GET /drop HTTP/1.1\r\n\r\n");
   loop_.RunReady();
@@ -475,7 +497,7 @@ TEST_F(HttpServerTest, MayBeDestroyedFromItsHandlerAndWithOpenStreams) {
   peer->Send(std::string(kPost));
   loop_.RunReady();
   EXPECT_TRUE(peer->ended());
-  EXPECT_FALSE(kept->peer_gone());
+  EXPECT_EQ(kept->peer_loss(), PeerLoss::kNone);
   EXPECT_EQ(kept->unsent_bytes(), 0u);
 }
 

@@ -109,6 +109,36 @@ TEST_F(TcpTest, SendsALargePieceAsOneChunk) {
   EXPECT_TRUE(sink.body == large);
 }
 
+TEST_F(TcpTest, TheKernelHoldsLittleForAPeerThatDoesNotRead) {
+  // A write() to loopback would swallow megabytes: the reader looked quick, and memory was gone.
+  std::shared_ptr<HttpResponder> stream;
+  size_t taken = 0;
+  std::function<void()> next = [&] {
+    taken += 16 * 1024;
+    stream->Write(std::string(16 * 1024, 'x'), [&] { next(); });
+  };
+  Serve({}, [&](HttpRequest, std::shared_ptr<HttpResponder> responder) {
+    stream = std::move(responder);
+    stream->StartStream(200, {});
+    next();
+  });
+  const int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int receive_bytes = 16 * 1024;
+  setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port_);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(peer, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const std::string request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+  ASSERT_EQ(send(peer, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  auto later = loop_.After(absl::Milliseconds(500), [&] { loop_.Stop(); });
+  Run();
+  EXPECT_GT(taken, 64u * 1024);
+  EXPECT_LT(taken, 256u * 1024);
+  close(peer);
+}
+
 TEST_F(TcpTest, ReportsARefusedConnect) {
   auto tcp = ListenTcp(loop_, "127.0.0.1", 0);
   ASSERT_TRUE(tcp.ok());
