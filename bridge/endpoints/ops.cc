@@ -17,6 +17,7 @@ using core::JsonObject;
 constexpr std::string_view kGatewayVersion = "9999.0.0";
 constexpr uint32_t kInstancesMax = 1000;
 constexpr size_t kShortIdBytes = 8;
+constexpr std::string_view kControlPlane = "control_plane";
 
 // A seat whose agent is away may come back as it was; until then nothing reaches it.
 bool IsLive(const v1::InstanceRow& row) { return row.status() != "reconnecting"; }
@@ -92,11 +93,12 @@ std::string RenderReady(const v1::ListInstancesResponse& rows, std::string_view 
       .Take();
 }
 
-std::string RenderNotReady(std::string_view problem) {
+// `check` is the part that is not well.
+std::string RenderNotReady(std::string_view check, std::string_view problem) {
   return JsonObject()
       .Bool("ok", false)
       .Raw("checks", fmt::format("[{}]", JsonObject()
-                                             .String("name", "control_plane")
+                                             .String("name", check)
                                              .Bool("ok", false)
                                              .String("message", problem)
                                              .Take()))
@@ -131,10 +133,14 @@ void OpsEndpoint::Handle(Endpoint endpoint, const net::HttpRequest& request, Htt
 
 void OpsEndpoint::Ready(const net::HttpRequest& request, const HttpAnswer& answer) {
   if (core_.draining) {
-    return answer.Json(503, RenderNotReady("the server is shutting down"));
+    return answer.Json(503, RenderNotReady(kControlPlane, "the server is shutting down"));
   }
   if (!core_.exchanges.has_room()) {
-    return answer.Json(503, RenderNotReady("too many requests under way"));
+    return answer.Json(503, RenderNotReady(kControlPlane, "too many requests under way"));
+  }
+  if (core_.config.store_status) {
+    const absl::Status store = core_.config.store_status();
+    if (!store.ok()) return answer.Json(503, RenderNotReady("store", core::Message(store)));
   }
   const std::string* const host = request.Header("Host");
   std::string base = fmt::format("http://{}", host == nullptr ? "127.0.0.1" : *host);
@@ -146,7 +152,7 @@ void OpsEndpoint::Ready(const net::HttpRequest& request, const HttpAnswer& answe
           answer, {},
           [answer, base = std::move(base)](const absl::StatusOr<v1::ListInstancesResponse>& list) {
             if (!list.ok()) {
-              return answer.Json(503, RenderNotReady(core::Message(list.status())));
+              return answer.Json(503, RenderNotReady(kControlPlane, core::Message(list.status())));
             }
             answer.Json(200, RenderReady(*list, base));
           }));

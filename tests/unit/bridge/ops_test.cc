@@ -56,6 +56,22 @@ TEST_F(Ops, ReadinessTurnsWithTheControlPlane) {
   EXPECT_NE(answer->body.find("store: disk full"), std::string::npos);
 }
 
+TEST_F(Ops, ReadinessTurnsWithTheStoreAndSaysWhy) {
+  absl::Status store = absl::UnavailableError("the store /s/callboard.db cannot be written");
+  bridge::BridgeConfig config;
+  config.store_status = [&store] { return store; };
+  Restart(config);
+  plane_.instances = {Row("maya-1", "aa")};
+  const Answer answer = Send("GET", "/v1/readyz", {});
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_TRUE(
+      answer->body.starts_with(R"({"ok":false,"checks":[{"name":"store","ok":false,)"
+                               R"("message":"the store /s/callboard.db cannot be written"}],)"))
+      << answer->body;
+  store = absl::OkStatus();
+  EXPECT_EQ(Send("GET", "/v1/readyz", {})->status, 200);
+}
+
 TEST_F(Ops, AdminHealthLeavesNothingToPreempt) {
   Restart({.name = "show-x", .version = "1.2.3"});
   EXPECT_EQ(Send("GET", "/admin/api/health", {})->body,
