@@ -17,12 +17,15 @@
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/offload.h"
 #include "core/runtime/random.h"
+#include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "net/http_server.h"
 #include "net/tcp.h"
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
 #include "server/store/memory_store.h"
+#include "server/store/sqlite_file.h"
+#include "server/store/sqlite_store.h"
 
 namespace callboard::apps {
 namespace {
@@ -38,7 +41,12 @@ struct Options {
   std::string config;
   std::vector<std::string> assignments;
   std::string log_level = "info";
+  bool check_store = false;
 };
+
+// An orderly end waits that long for the store's last commit.
+constexpr absl::Duration kFlushMax = absl::Seconds(5);
+constexpr size_t kClusterIdChars = 32;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "callboardd: %s\n", std::string(status.message()).c_str());
@@ -68,21 +76,51 @@ bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettin
   return config;
 }
 
+std::string StorePath(const Options& options, const ServerSettings& settings) {
+  return settings.store_path.empty() ? options.state_dir + "/callboard.db" : settings.store_path;
+}
+
+absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
+                                                         const ServerSettings& settings,
+                                                         core::EventLoop& loop,
+                                                         core::Random& random) {
+  const std::string id_file = options.state_dir + "/cluster_id";
+  if (settings.store_kind == StoreKind::kMemory) {
+    auto cluster_id = StableId(id_file, random);
+    if (!cluster_id.ok()) return cluster_id.status();
+    return std::make_unique<server::MemoryStore>(loop, *cluster_id);
+  }
+  server::SqliteStoreConfig config;
+  config.path = StorePath(options, settings);
+  // An installation that had no file for its store keeps its identity.
+  const auto former = ReadSmallFile(id_file);
+  config.new_cluster_id = former.ok() && former->size() >= kClusterIdChars
+                              ? former->substr(0, kClusterIdChars)
+                              : random.Hex(kClusterIdChars / 2);
+  config.sync_full = settings.store_sync_full;
+  config.pending_bytes_max = settings.store_pending_bytes_max;
+  config.hold_max = settings.store_hold_max;
+  config.stall_max = settings.store_stall_max;
+  return server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
+}
+
 // Everything that lives as long as the process, in the order of construction.
 int Serve(const Options& options, const ServerSettings& settings) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
   auto offload = core::MakeThreadOffload(loop);
-  auto cluster_id = StableId(options.state_dir + "/cluster_id", random);
-  if (!cluster_id.ok()) return Fail(cluster_id.status());
-  server::MemoryStore store(loop, *cluster_id);
+  auto opened = OpenStore(options, settings, loop, random);
+  if (!opened.ok()) return Fail(opened.status());
+  server::Store& store = **opened;
   server::ControlPlaneConfig config;
   config.control_plane_id = random.Hex(8);
   config.budgets = settings.budgets;
   config.limits = settings.limits;
   server::ControlPlane control_plane(loop, random, *offload, store, config);
   auto client = MakeLocalControlPlaneClient(control_plane);
-  bridge::Bridge mcp_bridge(loop, random, *client, MakeBridgeConfig(options, settings));
+  bridge::BridgeConfig bridge_config = MakeBridgeConfig(options, settings);
+  bridge_config.store_status = [&store] { return store.status(); };
+  bridge::Bridge mcp_bridge(loop, random, *client, std::move(bridge_config));
   net::HttpServerLimits http_limits;
   http_limits.write_timeout = settings.peer_timeout;
   // Requests come beside the streams.
@@ -117,6 +155,18 @@ int Serve(const Options& options, const ServerSettings& settings) {
   std::fflush(stdout);
 
   std::thread shutdown;
+  core::Timer flush_timer;
+  absl::Status flushed;
+  const auto flush = [&] {
+    flush_timer = loop.After(kFlushMax, [&] {
+      flushed = absl::DeadlineExceededError("its disk does not answer");
+      loop.Stop();
+    });
+    store.WhenDurable(store.Append({}), [&](const absl::Status& status) {
+      flushed = status;
+      loop.Stop();
+    });
+  };
   auto signals = OnTermination(loop, [&] {
     core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.drain)}});
     grpc_server.SetServing(false);
@@ -126,13 +176,18 @@ int Serve(const Options& options, const ServerSettings& settings) {
         // gRPC's reactors end on the loop, so its shutdown waits on a thread of its own.
         shutdown = std::thread([&] {
           grpc_server.Shutdown(absl::Seconds(1));
-          loop.Post([&loop] { loop.Stop(); });
+          loop.Post(flush);
         });
       });
     });
   });
   loop.Run();
   if (shutdown.joinable()) shutdown.join();
+  if (!flushed.ok()) {
+    core::LogError("store_not_flushed", {{"reason", core::Message(flushed)}});
+    core::StopLogging();
+    _exit(1);  // the store's destructor would wait for its disk
+  }
   core::LogInfo("stopped");
   return 0;
 }
@@ -157,6 +212,8 @@ int Main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
       ->capture_default_str();
+  app.add_flag("--check-store", options.check_store,
+               "Checks the store's file from end to end, says what it found, and exits");
   CLI11_PARSE(app, argc, argv);
 
   core::LogLevel level = core::LogLevel::kInfo;
@@ -167,6 +224,12 @@ int Main(int argc, char** argv) {
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
   auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings);
   if (!settings.ok()) return Fail(settings.status());
+  if (options.check_store) {
+    const auto found = server::SqliteFile::Check(StorePath(options, *settings));
+    if (!found.ok()) return Fail(found.status());
+    std::printf("%s\n", found->c_str());
+    return 0;
+  }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
   core::StartLogging(level);

@@ -59,6 +59,30 @@ absl::StatusOr<absl::Duration> EffectiveHeartbeat(const HeartbeatSettings& beat)
   return heartbeat;
 }
 
+// A setting that is one of two words.
+absl::Status ReadChoice(core::Settings& settings, std::string_view key, std::string_view first,
+                        std::string_view second, bool* is_second) {
+  std::string word(*is_second ? second : first);
+  settings.Read(key, &word);
+  *is_second = word == second;
+  if (*is_second || word == first) return absl::OkStatus();
+  return core::MakeError(absl::StatusCode::kInvalidArgument,
+                         fmt::format("{} = '{}': expected {} or {}", key, word, first, second));
+}
+
+absl::Status ReadStore(core::Settings& settings, ServerSettings* out) {
+  bool memory = out->store_kind == StoreKind::kMemory;
+  const absl::Status kind = ReadChoice(settings, "store.kind", "sqlite", "memory", &memory);
+  out->store_kind = memory ? StoreKind::kMemory : StoreKind::kSqlite;
+  settings.Read("store.path", &out->store_path);
+  const absl::Status sync =
+      ReadChoice(settings, "store.sync", "normal", "full", &out->store_sync_full);
+  settings.ReadBytes("store.pending_bytes_max", &out->store_pending_bytes_max);
+  settings.Read("store.hold_max", &out->store_hold_max);
+  settings.Read("store.stall_max", &out->store_stall_max);
+  return kind.ok() ? sync : kind;
+}
+
 }  // namespace
 
 absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
@@ -101,7 +125,10 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   settings.Read("bridge.allowed_hosts", &out->allowed_hosts);
   settings.Read("bridge.allowed_origins", &out->allowed_origins);
 
+  const absl::Status store = ReadStore(settings, out);
+
   CALLBOARD_RETURN_IF_ERROR(settings.Finish());
+  CALLBOARD_RETURN_IF_ERROR(store);
   CALLBOARD_ASSIGN_OR_RETURN(out->heartbeat, EffectiveHeartbeat(beat));
   settings.Derive("bridge.heartbeat, effective", absl::FormatDuration(out->heartbeat),
                   "the least of bridge.heartbeat, 40 % of bridge.path_idle_timeouts, 10s if "

@@ -1,6 +1,7 @@
 // The settings of callboardd: keys, defaults and their check.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,7 +10,10 @@
 
 namespace callboard::apps {
 
-// [budgets], [limits] and [bridge] of callboardd's configuration; docs/operations.md lists them.
+enum class StoreKind { kSqlite, kMemory };
+
+// [budgets], [limits], [bridge] and [store] of callboardd's configuration; docs/operations.md lists
+// them.
 struct ServerSettings {
   server::Budgets budgets;
   server::Limits limits;
@@ -27,6 +31,12 @@ struct ServerSettings {
   size_t streams_per_session_max = 64;                         // bridge.streams_per_session_max
   std::string allowed_hosts;    // bridge.allowed_hosts: comma-separated, beside loopback
   std::string allowed_origins;  // bridge.allowed_origins: comma-separated, beside loopback
+  StoreKind store_kind = StoreKind::kSqlite;               // store.kind
+  std::string store_path;                                  // store.path; default: state folder
+  bool store_sync_full = false;                            // store.sync
+  uint64_t store_pending_bytes_max = 256 << 20;            // store.pending_bytes_max
+  absl::Duration store_hold_max = absl::Milliseconds(50);  // store.hold_max
+  absl::Duration store_stall_max = absl::Seconds(10);      // store.stall_max
 };
 
 // Reads every key and checks the order of the budgets.

@@ -107,5 +107,24 @@ TEST(Settings, TellEachValueWithItsSource) {
   EXPECT_EQ(values["budgets.connect"], "3s default");
 }
 
+TEST(Settings, OfTheStoreAreWordsSizesAndTimes) {
+  const auto read = [](std::string_view assignment, ServerSettings* server) {
+    core::Settings settings;
+    EXPECT_TRUE(settings.AddAssignment(assignment).ok());
+    return ReadServerSettings(settings, server);
+  };
+  ServerSettings server;
+  EXPECT_TRUE(read("store.sync=full", &server).ok());
+  EXPECT_TRUE(read("store.kind=memory", &server).ok());
+  EXPECT_TRUE(read("store.pending_bytes_max=1MiB", &server).ok());
+  EXPECT_TRUE(server.store_sync_full);
+  EXPECT_EQ(server.store_kind, StoreKind::kMemory);
+  EXPECT_EQ(server.store_pending_bytes_max, 1u << 20);
+  EXPECT_EQ(read("store.kind=redis", &server),
+            absl::InvalidArgumentError("store.kind = 'redis': expected sqlite or memory"));
+  EXPECT_EQ(read("store.sync=often", &server),
+            absl::InvalidArgumentError("store.sync = 'often': expected normal or full"));
+}
+
 }  // namespace
 }  // namespace callboard::apps

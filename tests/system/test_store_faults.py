@@ -1,0 +1,201 @@
+"""Faults of the store on the real callboardd: full disk, read-only disk, damaged file, kills; nothing acknowledged is lost."""
+
+import os
+import random
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import need
+from mcp_http import McpClient, Refused
+from stage import BINARIES, wait_until
+
+
+@pytest.fixture
+def small_disk(stage):
+    """Makes the control plane's state folder a disk of 4 MiB of its own; returns its path."""
+    if os.geteuid() != 0:
+        need("mounting a small disk needs root")
+    folder = stage.folder / "callboardd"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", folder], check=True)
+    stage.on_close(lambda: subprocess.run(["umount", folder], check=True))
+    return folder
+
+
+def fill(folder):
+    """Takes the last byte of the disk; returns the file that holds it."""
+    balloon = folder / "balloon"
+    with open(balloon, "wb", buffering=0) as file:
+        size = 1 << 16
+        while size:
+            try:
+                file.write(b"x" * size)
+            except OSError:
+                size //= 2
+    return balloon
+
+
+def ping(client):
+    return client.post({"jsonrpc": "2.0", "id": client.next_id(), "method": "ping"})[0]
+
+
+def readiness(stage):
+    status, body = stage.get("/v1/readyz")
+    failed = [check for check in (body or {}).get("checks", []) if not check["ok"]]
+    return status, failed[0] if failed else None
+
+
+def refusal_of_a_session(stage):
+    """The text a client gets that cannot have a session; None if it gets one."""
+    try:
+        stage.client("/mcp")
+    except Refused as refused:
+        return refused.body
+    return None
+
+
+def run_callboardd(state, *options):
+    """callboardd that is expected to end by itself: (status, stderr)."""
+    done = subprocess.run([BINARIES / "callboardd", "--port", "0", "--grpc-port", "0",
+                           "--state-dir", state, *options], capture_output=True, text=True, timeout=20)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_full_disk_stops_only_new_sessions_until_there_is_room(stage, small_disk):
+    stage.start_control_plane()
+    stage.start_agent()
+    old = stage.client()
+    acknowledged = [stage.client("/mcp") for _ in range(5)]
+    running = [old.start_call("count", {"id": f"running-{n}", "ms": 4000}) for n in range(1)]
+    stage.wait_begun("running-0")
+    balloon = fill(small_disk)
+
+    # What the log has room for is still taken.
+    refused = None
+    for _ in range(200):
+        refused = refusal_of_a_session(stage)
+        if refused:
+            break
+    assert f"the store {small_disk}/callboard.db cannot be written: its disk is full" in refused
+    status, check = readiness(stage)
+    assert status == 503
+    assert check["name"] == "store"
+    assert "its disk is full; free some space there" in check["message"]
+
+    # Who has a session is served.
+    assert not old.call("echo", {"text": "still here"}).failed or running
+    for call in running:
+        assert not call.result(20).failed
+    assert "still here" in old.call("echo", {"text": "still here"}).text
+    time.sleep(2.5)
+    assert stage.control_plane.output().count("store_failed") == 1
+
+    balloon.unlink()
+    wait_until(lambda: readiness(stage)[0] == 200, 5, "ready again")
+    acknowledged += [stage.client("/mcp") for _ in range(5)]
+    log = stage.control_plane.output()
+    assert "store_recovered duration_ms=" in log
+    stage.control_plane.kill()
+    stage.restart_control_plane()
+    assert [ping(client) for client in acknowledged] == [200] * 10
+
+
+def test_full_disk_at_the_start_is_a_sentence(small_disk):
+    fill(small_disk)
+    status, text = run_callboardd(small_disk)
+    assert status == 2
+    assert text.startswith(f"callboardd: cannot open the store {small_disk}/callboard.db: its disk is full; "
+                           "free some space there")
+
+
+def test_read_only_disk_is_a_sentence(stage, small_disk):
+    stage.start_control_plane()
+    client = stage.client("/mcp")
+    assert stage.control_plane.terminate() == 0
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    status, text = run_callboardd(small_disk)
+    assert status == 2
+    assert text == (f"callboardd: cannot open the store {small_disk}/callboard.db: the file or its folder "
+                    "cannot be written (Read-only file system); make both writable, or put the store "
+                    "elsewhere with store.path")
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    stage.restart_control_plane()
+    assert ping(client) == 200
+
+
+def test_damaged_file_is_a_sentence_and_can_be_moved_away(stage):
+    state = stage.folder / "callboardd"
+    file = state / "callboard.db"
+    stage.start_control_plane()
+    for _ in range(30):
+        client = stage.client("/mcp")
+    assert stage.control_plane.terminate() == 0
+    status, text = run_callboardd(state, "--check-store")
+    assert status == 0
+    assert text.startswith(f"the store {file} is sound: 30 records, ")
+
+    content = bytearray(file.read_bytes())
+    content[8192:] = b"\x5a" * (len(content) - 8192)
+    file.write_bytes(content)
+    for options in ([], ["--check-store"]):
+        status, text = run_callboardd(state, *options)
+        assert status == 2
+        assert text.startswith(f"callboardd: cannot open the store {file}: it is damaged (")
+        assert "move it away: callboardd then begins with an empty store" in text
+    file.rename(state / "damaged.db")
+    stage.restart_control_plane()
+    assert ping(client) == 404
+    client = stage.client("/mcp")
+    assert ping(client) == 200
+
+
+def test_one_store_is_for_one_callboardd(stage):
+    stage.start_control_plane()
+    status, text = run_callboardd(stage.folder / "callboardd")
+    assert status == 2
+    assert f"process {stage.control_plane.pid} has it open; stop that process" in text
+    assert readiness(stage) == (200, None)
+
+
+def test_twenty_kills_during_commits_lose_no_acknowledged_session(stage):
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    stage.start_control_plane()
+    acknowledged, lock = [], threading.Lock()
+
+    def open_sessions(stop):
+        while not stop.is_set():
+            client = McpClient(stage.port)
+            try:
+                client.initialize(timeout=5)
+            except (OSError, Refused, ValueError):
+                pass
+            # An id that was shown counts, whatever became of the rest.
+            if client.session:
+                with lock:
+                    acknowledged.append(client)
+
+    for round_number in range(20):
+        stop = threading.Event()
+        openers = [threading.Thread(target=open_sessions, args=(stop,), daemon=True) for _ in range(4)]
+        before = len(acknowledged)
+        for opener in openers:
+            opener.start()
+        time.sleep(chance.uniform(0.05, 0.4))
+        wait_until(lambda: len(acknowledged) > before, 10, "a session")
+        stage.control_plane.kill()
+        stop.set()
+        for opener in openers:
+            opener.join(10)
+        stage.restart_control_plane()
+        lost = [client.session for client in acknowledged[before:] if ping(client) != 200]
+        assert not lost, f"round {round_number}, seed {seed}"
+    assert [client.session for client in acknowledged if ping(client) != 200] == []
+    terms = [line.rpartition("term=")[2].split()[0] for line in stage.control_plane.output().splitlines()
+             if " ready " in line and "term=" in line]
+    assert len(terms) == 21
+    assert sorted(set(map(int, terms))) == list(map(int, terms))
