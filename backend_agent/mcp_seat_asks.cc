@@ -60,7 +60,8 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
     return;
   }
   const Call* call = nullptr;
-  if (!ConcernsEverybody(method) && (is_log || request != 0)) call = CallOf(key, request, false);
+  const bool of_everybody = ConcernsEverybody(method);
+  if (!of_everybody && (is_log || request != 0)) call = CallOf(key, request, false);
   if (call != nullptr) {
     Tell([this, is_log, call_id = call->spec.call_id, method = std::move(method),
           params = std::move(raw_params)]() mutable {
@@ -76,6 +77,8 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
     for (auto& [call_id, running] : calls_) {
       if (running.phase == Phase::kRunning) running.lists_changed = true;
     }
+  // What comes of a call that is over, or in the session of one client, is nobody else's.
+  if (!of_everybody && (request != 0 || !key.empty())) return;
     watcher_.OnListChanged();
   }
   Tell([this, method = std::move(method), params = std::move(raw_params)]() mutable {

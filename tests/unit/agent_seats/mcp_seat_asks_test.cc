@@ -132,6 +132,34 @@ TEST_F(McpSeatAsks, MessageInTheReplyOfACallBelongsToThatCall) {
   EXPECT_EQ(told.back(), "A notifications/custom");
 }
 
+TEST_F(McpSeatAsks, LogOfACallThatIsOverReachesNobodyElse) {
+  BringUp();
+  Submit(Tool("A"));
+  const uint64_t exchange = LastCall();
+  seat->Cancel("A", v1::Cancel::CLIENT);
+  loop.RunReady();
+  const size_t before = told.size();
+  backend->Say(core::MakeNotification("notifications/message", R"({"data":"A's secret"})"),
+               exchange);
+  loop.RunReady();
+  EXPECT_EQ(told.size(), before) << told.back();
+}
+
+TEST_F(McpSeatAsks, LogInTheSessionOfOneClientReachesNobodyElse) {
+  MakeSeatWithSessions();
+  Submit(Client("A", "s1"));
+  PlayedBackend* own = backend->others[0];
+  own->Answer(own->Last("tools/call").exchange, "{}");
+  loop.RunReady();
+  const size_t before = told.size();
+  own->Say(core::MakeNotification("notifications/message", R"({"data":"of s1"})"));
+  loop.RunReady();
+  EXPECT_EQ(told.size(), before) << told.back();
+  own->Say(core::MakeNotification("notifications/prompts/list_changed", ""));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "notice notifications/prompts/list_changed ");
+}
+
 TEST_F(McpSeatAsks, DeathOfTheProcessEndsTheCallsOfAllSessions) {
   MakeSeatWithSessions();
   Submit(Client("A", "s1"));
