@@ -162,6 +162,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void SchedulePump();
   void Pump();
   void Start(const std::string& call_id);
+  void ApplyInterestLater();
   void OnReply(const std::string& call_id, McpReply reply);
   void TakeAnswer(Call& call, McpReply reply);
   void TakeFailure(Call& call, McpReply reply);
@@ -221,6 +222,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   core::Timer busy_report_timer_;
   bool pump_posted_ = false;
   bool flush_posted_ = false;
+  core::Timer interest_timer_;
   bool flushing_ = false;
   std::deque<absl::AnyInvocable<void()>> events_;
   core::Lifetime lifetime_;

@@ -11,6 +11,10 @@
 namespace callboard::agent {
 namespace {
 
+// For the control plane's new wish to come before a wish is applied that may be outdated, and
+// before a request that failed is made again.
+constexpr absl::Duration kInterestWait = absl::Seconds(5);
+
 bool ConcernsEverybody(std::string_view method) {
   return method.ends_with("/list_changed") || method == "notifications/resources/updated";
 }
@@ -73,12 +77,12 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
     });
     return;
   }
+  // What comes of a call that is over, or in the session of one client, is nobody else's.
+  if (!of_everybody && (request != 0 || !key.empty())) return;
   if (method == "notifications/tools/list_changed") {
     for (auto& [call_id, running] : calls_) {
       if (running.phase == Phase::kRunning) running.lists_changed = true;
     }
-  // What comes of a call that is over, or in the session of one client, is nobody else's.
-  if (!of_everybody && (request != 0 || !key.empty())) return;
     watcher_.OnListChanged();
   }
   Tell([this, method = std::move(method), params = std::move(raw_params)]() mutable {
@@ -140,31 +144,57 @@ void McpSeat::SetInterest(const v1::Interest& interest) {
 void McpSeat::ApplyInterest() {
   if (session_ == nullptr || !session_->ready()) return;
   const std::string& capabilities = session_->server().capabilities;
-  auto ask = [this](std::string method, std::string_view key, const std::string& value) {
+  // `on_reply` learns whether the backend has answered.
+  auto ask = [this](std::string method, std::string_view key, const std::string& value,
+                    absl::AnyInvocable<void(bool answered)> on_reply) {
     session_->Request(std::move(method), Payload(core::JsonObject().String(key, value).Take()),
-                      false, [](const McpReply&) {});
+                      false, [this, on_reply = std::move(on_reply)](const McpReply& reply) mutable {
+                        const bool answered = reply.kind != McpReply::Kind::kFailed;
+                        if (!answered) ApplyInterestLater();
+                        on_reply(answered);
+                      });
   };
   if (!interest_.log_level().empty() && interest_.log_level() != level_set_ &&
       core::FindMember(capabilities, "logging")) {
     level_set_ = interest_.log_level();
-    ask("logging/setLevel", "level", level_set_);
+    ask("logging/setLevel", "level", level_set_, [this](bool answered) {
+      if (!answered) level_set_.clear();
+    });
   }
   const std::set<std::string> wanted(interest_.resource_uris().begin(),
                                      interest_.resource_uris().end());
   for (const std::string& uri : wanted) {
-    if (subscribed_.insert(uri).second) ask("resources/subscribe", "uri", uri);
+    if (!subscribed_.insert(uri).second) continue;
+    ask("resources/subscribe", "uri", uri, [this, uri](bool answered) {
+      if (!answered) {
+        subscribed_.erase(uri);
+        return;
+      }
+      // What changed while nobody was subscribed to it, nobody has told.
+      Tell([this, uri] {
+        seats_.OnNotice(description_.seat_id, "notifications/resources/updated",
+                        core::JsonObject().String("uri", uri).Take());
+      });
+    });
   }
   for (auto it = subscribed_.begin(); it != subscribed_.end();) {
     if (wanted.contains(*it)) {
       ++it;
       continue;
     }
-    ask("resources/unsubscribe", "uri", *it);
+    ask("resources/unsubscribe", "uri", *it, [this, uri = *it](bool answered) {
+      if (!answered) subscribed_.insert(uri);
+    });
     it = subscribed_.erase(it);
   }
 }
 
-// A client's own request has done it already.
+void McpSeat::ApplyInterestLater() {
+  interest_timer_ = loop_.After(kInterestWait, [this] { ApplyInterest(); });
+}
+
+// A client's own request has done it already. Others may want something else, and the client may be
+// told another end of its request: the wish as a whole decides in the end.
 void McpSeat::NoteInterest(const Call& call) {
   const std::string& method = call.spec.method;
   if (!call.session.empty()) return;
@@ -174,7 +204,10 @@ void McpSeat::NoteInterest(const Call& call) {
     subscribed_.insert(core::FindString(call.spec.params.view(), "uri").value_or(""));
   } else if (method == "resources/unsubscribe") {
     subscribed_.erase(core::FindString(call.spec.params.view(), "uri").value_or(""));
+  } else {
+    return;
   }
+  ApplyInterestLater();
 }
 
 }  // namespace callboard::agent

@@ -220,6 +220,42 @@ TEST_F(McpSeatAsks, WhatIsWantedIsSaidOnceAndAgainToANewProcess) {
   EXPECT_EQ(backend->Count("resources/unsubscribe"), 1u);
 }
 
+TEST_F(McpSeatAsks, SubscriptionThatIsRenewedCountsAsNews) {
+  BringUp();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  backend->Answer(backend->Last("resources/subscribe").exchange, "{}");
+  loop.RunReady();
+  EXPECT_EQ(told.back(), R"(notice notifications/resources/updated {"uri":"scene://"})");
+}
+
+TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
+  BringUp();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  backend->End(backend->Last("resources/subscribe").exchange, absl::UnavailableError("reset"), true);
+  loop.RunFor(absl::Seconds(6));
+  EXPECT_EQ(backend->Count("resources/subscribe"), 2u);
+}
+
+TEST_F(McpSeatAsks, OneClientsUnsubscribeDoesNotCostAnotherItsSubscription) {
+  BringUp();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  backend->Answer(backend->Last("resources/subscribe").exchange, "{}");
+  CallSpec spec = Tool("A");
+  spec.method = "resources/unsubscribe";
+  spec.params = Payload(std::string(R"({"uri":"scene://"})"));
+  Submit(std::move(spec));
+  backend->Answer(backend->Last("resources/unsubscribe").exchange, "{}");
+  loop.RunFor(absl::Seconds(6));
+  EXPECT_EQ(backend->Count("resources/subscribe"), 2u)
+      << "the control plane has not said that nobody wants it any more";
+}
+
 TEST_F(McpSeatAsks, ClientsOwnSubscriptionIsNotMadeTwice) {
   BringUp();
   CallSpec spec = Tool("A");
