@@ -55,6 +55,7 @@ struct Agent::Impl final : Uplink::Owner, CallDesk::Surroundings {
     seats.OnUnlinked();
     desk.OnUnlinked();
   }
+  void OnAllReceived() override { seats.OnAllReceived(); }
   void OnItem(v1::ServerItem item) override {
     switch (item.item_case()) {
       case v1::ServerItem::kDispatch:

@@ -31,7 +31,9 @@ void SeatFeed::Add(std::unique_ptr<Seat> seat) {
 void SeatFeed::Remove(const std::string& seat_id, const std::string& reason, bool tell) {
   if (seats_.erase(seat_id) == 0) return;
   changed_.erase(seat_id);
-  std::erase_if(notices_, [&](const WaitingNotice& notice) { return notice.seat_id == seat_id; });
+  auto of_seat = [&](const WaitingNotice& notice) { return notice.seat_id == seat_id; };
+  std::erase_if(notices_, of_seat);
+  std::erase_if(unconfirmed_, of_seat);
   if (!tell) return;
   gone_[seat_id] = reason;
   wake_();
@@ -73,6 +75,9 @@ void SeatFeed::OnLinked(const v1::Welcome& welcome) {
 void SeatFeed::OnUnlinked() {
   transfers_.clear();
   for (auto& [seat_id, entry] : seats_) entry.told_digest.clear();
+  for (WaitingNotice& notice : std::exchange(unconfirmed_, {})) {
+    OnNotice(notice.seat_id, std::move(notice.method), std::move(notice.params));
+  }
 }
 
 void SeatFeed::OnInterest(v1::Interest interest) {
@@ -174,6 +179,10 @@ void SeatFeed::FillNotices(FrameBuilder& frame) {
     if (frame.room() < need) return;
     Entry& entry = seats_.find(waiting.seat_id)->second;
     entry.last_notice_n += 1 + std::exchange(entry.notices_lost, 0);
+    if (waiting.level_triggered) {
+      if (unconfirmed_.size() >= limits_.notices_max) unconfirmed_.pop_front();
+      unconfirmed_.push_back(waiting);
+    }
     v1::Notice* notice = frame.Add()->mutable_notice();
     notice->set_seat_id(std::move(waiting.seat_id));
     notice->set_incarnation(entry.incarnation);

@@ -20,7 +20,7 @@ namespace callboard::agent {
 // Owns the seats. Loop thread only; owned by the agent. Bounds: one state per seat waits (the
 // newest wins), one catalogue at a time is written and one wish per seat waits, notices_max notices
 // wait (list_changed and updated coalesced, of others the newest; what is dropped leaves a hole in
-// n).
+// n), as many level-triggered ones are kept until the control plane has them.
 class SeatFeed final : public SeatObserver {
  public:
   // `wake` is called whenever something is ready to be written.
@@ -35,6 +35,8 @@ class SeatFeed final : public SeatObserver {
   void AppendInventory(std::deque<v1::AgentItem>& items);
   void OnLinked(const v1::Welcome& welcome);
   void OnUnlinked();
+  // The control plane has all that was written so far.
+  void OnAllReceived() { unconfirmed_.clear(); }
   void OnInterest(v1::Interest interest);
   void OnCatalogueWant(const v1::CatalogueWant& want);
   void OnSeatControl(const v1::SeatControl& control);
@@ -90,6 +92,7 @@ class SeatFeed final : public SeatObserver {
   std::map<std::string, std::string> gone_;  // reason by seat_id
   std::deque<WaitingNotice> notices_;
   std::deque<Transfer> transfers_;
+  std::deque<WaitingNotice> unconfirmed_;  // level-triggered, written: said again after a cut
   uint64_t term_ = 0;  // of the control plane linked last
 };
 

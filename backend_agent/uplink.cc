@@ -145,6 +145,7 @@ void Uplink::OnMessage(v1::ServerFrame frame) {
   last_heard_ = loop_.Now();
   confirmed_ = std::max(confirmed_, std::min<uint64_t>(frame.received(), sent_));
   unreceived_limit_.OnConfirmed(confirmed_, last_heard_);
+  if (confirmed_ == sent_) owner_.OnAllReceived();
   const auto alive = lifetime_.Watch();
   const auto same_link = link_lifetime_.Watch();
   for (v1::ServerItem& item : *frame.mutable_items()) {

@@ -36,6 +36,8 @@ class Uplink final : public ControlPlaneLink::Handler {
     virtual void AppendInventory(std::deque<v1::AgentItem>& items) = 0;
     virtual void OnLinked(const v1::Welcome& welcome) = 0;
     virtual void OnUnlinked() = 0;
+    // The peer has all that was written so far.
+    virtual void OnAllReceived() = 0;
     // Anything but what concerns the link itself. Only while linked.
     virtual void OnItem(v1::ServerItem item) = 0;
     virtual void MakeHeartbeat(v1::Heartbeat& heartbeat) = 0;

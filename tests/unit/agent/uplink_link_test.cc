@@ -249,6 +249,22 @@ TEST_F(UplinkLink, NoticesAreCoalescedAndAHoleIsReportedAsAHole) {
   EXPECT_EQ(notices[4].notice().n(), 7u);
 }
 
+TEST_F(UplinkLink, NewsThatACutMayHaveLostAreToldAgain) {
+  StartLinked();
+  agent->seat_observer().OnNotice(kSeat, "notifications/resources/updated", R"({"uri":"a://"})");
+  loop.RunReady();
+  ASSERT_EQ(Items(v1::AgentItem::kNotice).size(), 1u);
+  plane.confirm = false;
+  agent->seat_observer().OnNotice(kSeat, "notifications/resources/updated", R"({"uri":"b://"})");
+  agent->seat_observer().OnNotice(kSeat, "notifications/message", R"({"data":"once"})");
+  loop.RunReady();
+  CutAndRedial();
+  SendWelcome();
+  const auto again = Items(v1::AgentItem::kNotice);
+  ASSERT_EQ(again.size(), 1u) << "what the control plane has is not told again";
+  EXPECT_EQ(again[0].notice().params().inline_(), R"({"uri":"b://"})");
+}
+
 TEST_F(UplinkLink, RemovedSeatIsToldAndItsCallsEnd) {
   StartLinked();
   const std::string running = Begin('a');
