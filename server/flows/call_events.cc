@@ -110,6 +110,15 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
     return link.Settle(id);
   }
   v1::AckEntry entry;
+  if (event.has_ask()) {
+    // Whoever could be asked has gone with the control plane or the session that knew the call.
+    v1::Answer& answer = *link.outbox().Control().mutable_answer();
+    answer.set_call_id(id.str());
+    answer.set_attempt(event.attempt());
+    answer.set_ask_n(event.n());
+    answer.mutable_error()->set_inline_(
+        core::MakeErrorObject(core::kServerError, "the client of this call is gone"));
+  }
   entry.set_call_id(id.str());
   entry.set_attempt(event.attempt());
   entry.set_n(event.n());

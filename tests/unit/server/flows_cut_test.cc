@@ -164,6 +164,28 @@ TEST_F(FlowsTest, LetsACallNobodyKnowsEndAndSettlesIt) {
   EXPECT_EQ(receipt->phase(), v1::CALL_SUCCEEDED);
 }
 
+TEST_F(FlowsTest, AskOfACallNobodyKnowsIsAnsweredWithAnError) {
+  v1::Dispatch unknown;
+  unknown.set_call_id("0123456789abcdef");
+  unknown.set_attempt(1);
+  auto agent =
+      Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
+  v1::AgentItem item;
+  item.mutable_call_event()->set_call_id(unknown.call_id());
+  item.mutable_call_event()->set_attempt(1);
+  item.mutable_call_event()->set_n(2);
+  item.mutable_call_event()->mutable_ask()->set_method("sampling/createMessage");
+  item.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
+  agent->Say(std::move(item));
+  loop.RunReady();
+  auto answer = agent->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().call_id(), unknown.call_id());
+  EXPECT_EQ(answer->answer().ask_n(), 2u);
+  EXPECT_EQ(answer->answer().error().inline_(),
+            R"({"code":-32000,"message":"the client of this call is gone"})");
+}
+
 TEST_F(FlowsTest, ACallCancelledDuringACutIsCancelledAtTheAgentWhenItIsBack) {
   auto agent = Link();
   const std::string session = OpenSession();
