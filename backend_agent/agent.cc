@@ -148,6 +148,7 @@ void Agent::Stop(absl::Duration grace, absl::AnyInvocable<void()> done) {
 AgentGauges Agent::gauges() const {
   AgentGauges gauges;
   impl_->desk.AddTo(gauges);
+  gauges.notices = impl_->seats.notices();
   gauges.spool_bytes = impl_->spool.bytes();
   gauges.journal_bytes = impl_->journal.bytes();
   gauges.linked = impl_->uplink.linked();

@@ -76,6 +76,7 @@ struct AgentGauges {
   size_t calls = 0;  // not settled
   size_t running = 0;
   size_t outbox_events = 0;
+  size_t notices = 0;  // that wait to be written
   uint64_t spool_bytes = 0;
   uint64_t journal_bytes = 0;
   bool linked = false;         // Welcome received

@@ -84,6 +84,9 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void ReplaceBackend(std::unique_ptr<Backend> backend, SeatDescription description);
   // News of the same process: scene, labels.
   void UpdateDescription(SeatDescription description);
+  // Counts for tests and the simulation's bounds check.
+  size_t open_asks() const { return asks_.size(); }
+  size_t client_sessions() const { return client_sessions_.size(); }
   // Orderly end of the backend; then `done`.
   void Stop(absl::AnyInvocable<void()> done);
 
@@ -159,10 +162,10 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // Tells the shared session what it does not know yet of what is wanted.
   void ApplyInterest();
   void NoteInterest(const Call& call);
+  void ApplyInterestLater();
   void SchedulePump();
   void Pump();
   void Start(const std::string& call_id);
-  void ApplyInterestLater();
   void OnReply(const std::string& call_id, McpReply reply);
   void TakeAnswer(Call& call, McpReply reply);
   void TakeFailure(Call& call, McpReply reply);
@@ -219,10 +222,10 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   absl::Time queue_timer_due_ = absl::InfiniteFuture();
   core::Timer busy_timer_;
   core::Timer probe_timer_;
+  core::Timer interest_timer_;
   core::Timer busy_report_timer_;
   bool pump_posted_ = false;
   bool flush_posted_ = false;
-  core::Timer interest_timer_;
   bool flushing_ = false;
   std::deque<absl::AnyInvocable<void()>> events_;
   core::Lifetime lifetime_;

@@ -7,6 +7,7 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/versions.h"
+#include "core/runtime/planted_bug.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 
@@ -166,6 +167,7 @@ void McpSession::OnDown(BackendExit exit) {
 
 void McpSession::Respond(std::string_view raw_id, bool is_error, std::string_view text) {
   if (state_ == State::kDown) return;
+  if (core::Planted(core::PlantedBug::kAnswerTwice)) SendAside(core::MakeResult(raw_id, text));
   SendAside(is_error ? core::MakeRawErrorResponse(raw_id, text) : core::MakeResult(raw_id, text));
 }
 

@@ -48,6 +48,7 @@ class SeatFeed final : public SeatObserver {
   bool FillStates(FrameBuilder& frame);
   // Notices and one piece of a catalogue.
   void FillData(FrameBuilder& frame);
+  size_t notices() const { return notices_.size(); }
   bool HasData() const { return !notices_.empty() || !transfers_.empty(); }
   void Beat(v1::Heartbeat& heartbeat) const;
 
@@ -91,8 +92,8 @@ class SeatFeed final : public SeatObserver {
   std::set<std::string> changed_;
   std::map<std::string, std::string> gone_;  // reason by seat_id
   std::deque<WaitingNotice> notices_;
-  std::deque<Transfer> transfers_;
   std::deque<WaitingNotice> unconfirmed_;  // level-triggered, written: said again after a cut
+  std::deque<Transfer> transfers_;
   uint64_t term_ = 0;  // of the control plane linked last
 };
 

@@ -11,6 +11,8 @@ enum class PlantedBug {
   kSkippedEvent,    // a stream leaves out an event on replay
   kWrongSession,    // an event is appended to another session's stream
   kRerunAfterCut,   // a call that had started is dispatched again after a cut
+  kAnswerTwice,     // an answer to an ask is delivered to the DCC twice
+  kAnswerOfOthers,  // an ask may be answered by any session
 };
 
 #ifdef CALLBOARD_PLANTED_BUGS

@@ -4,6 +4,7 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
+#include "core/runtime/planted_bug.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
@@ -109,7 +110,6 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
     if (record != nullptr) record->settled = true;
     return link.Settle(id);
   }
-  v1::AckEntry entry;
   if (event.has_ask()) {
     // Whoever could be asked has gone with the control plane or the session that knew the call.
     v1::Answer& answer = *link.outbox().Control().mutable_answer();
@@ -119,6 +119,7 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
     answer.mutable_error()->set_inline_(
         core::MakeErrorObject(core::kServerError, "the client of this call is gone"));
   }
+  v1::AckEntry entry;
   entry.set_call_id(id.str());
   entry.set_attempt(event.attempt());
   entry.set_n(event.n());
@@ -321,7 +322,9 @@ bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer
   const std::string& ask_id = answer.ask_id();
   const auto id = CallId::FromHex(std::string_view(ask_id).substr(0, 32));
   LiveCall* call = id ? Find(*id) : nullptr;
-  if (call == nullptr || call->request.session_id() != session_id) return false;
+  if (call == nullptr) return false;
+  const bool own = call->request.session_id() == session_id;
+  if (!own && !core::Planted(core::PlantedBug::kAnswerOfOthers)) return false;
   const std::string prefix = fmt::format("{}.{}.", call->id.hex(), call->attempt);
   if (!ask_id.starts_with(prefix)) return false;
   for (const uint64_t n : call->asks) {
@@ -331,6 +334,12 @@ bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer
     return true;
   }
   return false;
+}
+
+size_t CallFlow::open_asks() const {
+  size_t open = 0;
+  for (const auto& [order, call] : calls_) open += call->asks.size();
+  return open;
 }
 
 void CallFlow::AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,

@@ -49,6 +49,8 @@ class CallFlow final : public AgentCalls {
   void CloseSession(const std::string& session_id, const char* reason);
   // Cancels what has not started; the id stays.
   void SuspendSession(Session& session);
+  // Requests to clients that are not answered, of all calls.
+  size_t open_asks() const;
   // Statuses that were held back, and streams whose grace is over.
   void Sweep();
 

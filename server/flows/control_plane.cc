@@ -519,6 +519,7 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.replay_bytes = plane.sessions.replay_bytes();
   gauges.pending_settles = impl_->agents.pending_settles();
   gauges.ignored_items = impl_->agents.ignored_items();
+  gauges.open_asks = impl_->flow.open_asks();
   return gauges;
 }
 

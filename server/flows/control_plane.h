@@ -49,6 +49,7 @@ struct ControlPlaneGauges {
   size_t replay_bytes = 0;
   size_t pending_settles = 0;
   uint64_t ignored_items = 0;  // of agents: of a newer protocol, or about the calls of others
+  size_t open_asks = 0;
 };
 
 template <class T>

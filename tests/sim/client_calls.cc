@@ -16,9 +16,10 @@ struct Share {
   std::string_view tool;
   uint64_t share;
 };
-constexpr Share kShares[] = {{"echo", 26}, {"count", 20}, {"steps", 18},    {"slow", 12},
-                             {"big", 6},   {"idem", 6},   {"forever", 3},   {"twice", 3},
-                             {"junk", 3},  {"die", 1},    {"load_skill", 2}};
+constexpr Share kShares[] = {{"echo", 18},  {"count", 15}, {"steps", 15},     {"slow", 10},
+                             {"big", 6},    {"idem", 5},   {"forever", 3},    {"twice", 3},
+                             {"junk", 3},   {"die", 1},    {"load_skill", 2}, {"ask", 12},
+                             {"askfree", 7}};
 
 }  // namespace
 
@@ -33,32 +34,52 @@ void SimClient::Think() {
       RudeAct();
     } else if (!habits_.rude && open == 0 && Chance(25)) {
       CloseSession();
+    } else if (habits_.wishes && Chance(3)) {
+      MakeWish();
     } else if (open < static_cast<size_t>(habits_.calls_max)) {
-      MakeCall();
+      if (habits_.batches && Chance(3)) {
+        MakeBatch();
+      } else {
+        MakeCall();
+      }
     }
   }
   After(Between(20, Chance(5) ? 8'000 : 1'500), [this] { Think(); });
 }
 
-void SimClient::MakeCall() {
+std::string SimClient::PickTool() {
+  if (habits_.seat < 0 && Chance(8)) return Chance(2) ? "search_tools" : "list_instances";
   uint64_t dice = world_.random.Below(100);
-  std::string tool = "echo";
   for (const Share& share : kShares) {
-    if (dice < share.share) {
-      tool = std::string(share.tool);
-      break;
-    }
+    if (dice < share.share) return std::string(share.tool);
     dice -= share.share;
   }
+  return "echo";
+}
+
+const SeatName& SimClient::PickSeat() {
   const size_t seat = habits_.seat >= 0 ? static_cast<size_t>(habits_.seat)
                                         : world_.random.Below(world_.seats.size());
-  if (habits_.seat < 0 && Chance(8)) tool = Chance(2) ? "search_tools" : "list_instances";
-  const uint64_t key = SendCall(tool, world_.seats[seat], true);
+  return world_.seats[seat];
+}
+
+void SimClient::MakeCall() {
+  const uint64_t key = SendCall(PickTool(), PickSeat(), true);
   MaybeCancel(key);
   if (habits_.rude) RudeTurn(key);
+  if (habits_.reads_slowly) ReadSlowly(calls_[key].request);
 }
 
 uint64_t SimClient::SendCall(const std::string& tool, const SeatName& seat, bool checked) {
+  const uint64_t key = OpenCall(tool, seat, checked);
+  Call& call = calls_[key];
+  call.request = Send(Kind::kCall, key, "POST", ComposeCall(call, seat));
+  return key;
+}
+
+uint64_t SimClient::OpenCall(const std::string& wanted, const SeatName& seat, bool checked) {
+  const bool of_catalogue = wanted == "search_tools" || wanted == "list_instances";
+  const std::string tool = seat.jobs_only && !of_catalogue ? "job" : wanted;
   const uint64_t key = ++last_call_;
   Call& call = calls_[key];
   call.id = static_cast<int64_t>(key);
@@ -72,7 +93,15 @@ uint64_t SimClient::SendCall(const std::string& tool, const SeatName& seat, bool
   const bool facade = habits_.seat < 0;
   call.facade_answer =
       tool == "search_tools" || tool == "list_instances" || (facade && tool == "load_skill");
+  world_.ledger.Sent(call.tag, MayRepeat(tool));
+  world_.trace.Total("calls");
+  world_.trace.Add(fmt::format("{} calls {} at {}", call.tag, tool, seat.name));
+  return key;
+}
 
+std::string SimClient::ComposeCall(Call& call, const SeatName& seat) {
+  const std::string& tool = call.tool;
+  const bool facade = habits_.seat < 0;
   core::JsonObject arguments;
   arguments.String("nonce", call.nonce).String("call", call.tag);
   if (tool == "slow") arguments.Int("ms", absl::ToInt64Milliseconds(Between(300, 8'000)));
@@ -103,13 +132,7 @@ uint64_t SimClient::SendCall(const std::string& tool, const SeatName& seat, bool
                         .Take());
   }
   params.Raw("_meta", meta.Take());
-
-  world_.ledger.Sent(call.tag, MayRepeat(tool));
-  world_.trace.Total("calls");
-  world_.trace.Add(fmt::format("{} calls {} at {}", call.tag, tool, seat.name));
-  call.request = Send(Kind::kCall, key, "POST",
-                      core::MakeRequest(fmt::format("{}", call.id), "tools/call", params.Take()));
-  return key;
+  return core::MakeRequest(fmt::format("{}", call.id), "tools/call", params.Take());
 }
 
 void SimClient::Ask(int seat, absl::AnyInvocable<void(bool ok)> done) {
@@ -165,7 +188,9 @@ void SimClient::CheckCancel(uint64_t key) {
 void SimClient::RudeAct() {
   world_.trace.Total("rude acts");
   net::HeaderList bogus = {{"Mcp-Session-Id", "00000000000000000000000000000000"}};
-  switch (world_.random.Below(6)) {
+  switch (world_.random.Below(7)) {
+    case 5:
+      return ForgeAnswer();
     case 0:
       Send(Kind::kRude, 0, "POST", "{\"jsonrpc\":");
       return;
@@ -197,6 +222,27 @@ void SimClient::RudeAct() {
       LoseSession("forgotten");
       return;
   }
+}
+
+// Lets every answer wait for a while before it reads on.
+void SimClient::ReadSlowly(uint64_t request) {
+  After(Between(200, 1'500), [this, request] {
+    const auto at = requests_.find(request);
+    if (at == requests_.end()) return;
+    at->second->paused = !at->second->paused;
+    at->second->exchange->PauseBody(at->second->paused);
+    ReadSlowly(request);
+  });
+}
+
+// Hangs up on an answer that has begun, as a client does whose network changes; comes back later.
+void SimClient::DropConnection(uint64_t key) {
+  const auto at = calls_.find(key);
+  if (at == calls_.end() || !at->second.open || at->second.request == 0) return;
+  requests_.erase(std::exchange(at->second.request, 0));
+  world_.trace.Add(fmt::format("{} loses its connection", at->second.tag));
+  if (at->second.last_id.empty()) return EndCall(at->second, "broken connection");
+  After(Between(50, 4'000), [this, key] { Resume(key); });
 }
 
 // What a rude client does to a call it has just made.

@@ -48,8 +48,10 @@ bool SimClient::OnItem(uint64_t key, SseItem item) {
   Request& request = *at->second;
   if (!session_ || request.session != session_->nonce || request.kind == Kind::kRude) return false;
   if (item.is_comment) {
+    if (item.text.starts_with("draining")) request.told_of_drain = true;
     if (item.text.starts_with("gap")) {
       request.gap = true;
+      if (request.kind == Kind::kListen) HearAll();
       world_.trace.Add(fmt::format("{}: {}", name(), item.text));
       world_.trace.Total("gaps");
     }
@@ -105,10 +107,9 @@ void SimClient::TakeMessage(std::string_view text, Kind kind, uint64_t call) {
   switch (message->kind) {
     case core::JsonRpcMessage::Kind::kNotification:
       if (message->method == "notifications/progress") return TakeProgress(*message, kind, call);
-      world_.trace.Add(fmt::format("{} hears {}", name(), message->method));
-      return;
+      return TakeNotice(*message, kind, call);
     case core::JsonRpcMessage::Kind::kRequest:
-      return;
+      return TakeAsk(*message, kind, call);
     case core::JsonRpcMessage::Kind::kResult:
     case core::JsonRpcMessage::Kind::kError:
       return TakeAnswer(*message, kind, call);
@@ -154,7 +155,7 @@ void SimClient::TakeQueueNote(const core::JsonRpcMessage& message, Call& call) {
 
 void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint64_t key) {
   const auto at = calls_.find(key);
-  const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
+  const bool on_call = kind == Kind::kCall || kind == Kind::kResume || kind == Kind::kBatch;
   if (!on_call || at == calls_.end() || fmt::format("{}", at->second.id) != message.id) {
     world_.trace.Violate("an answer goes to its own request",
                          fmt::format("{} gets an answer to {}", name(), message.id));
@@ -187,6 +188,10 @@ void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint6
     if (world_.ledger.Of(call.tag).runs == 0) {
       world_.trace.Violate("what has a result has run", call.tag);
     }
+  }
+  if (!call.wish.empty()) {
+    OnWishEnd(call, good);
+    call.wish.clear();
   }
   auto done = std::exchange(call.done, nullptr);
   EndCall(call, how);

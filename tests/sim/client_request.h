@@ -45,6 +45,7 @@ class SimClient::Request final : public net::HttpResponseSink {
   bool sse = false;
   bool paused = false;
   bool gap = false;  // a gap was announced
+  bool told_of_drain = false;
   net::HttpResponseHead head;
   std::string body;
   SseReader reader;

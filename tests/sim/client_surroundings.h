@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ struct SeatName {
   std::string seat_id;
   std::string app;
   std::string name;
+  bool jobs_only = false;  // its one tool starts jobs; there is nothing to hear of it
 };
 
 // Owned by the world, outlives the clients.
@@ -34,6 +36,10 @@ struct ClientSurroundings {
   std::function<uint64_t()> plane_generation;
   // When something last stood between this client and the control plane.
   std::function<absl::Time(const std::string& client)> last_disturbance;
+  // It has been told to end, and has not ended yet.
+  std::function<bool()> plane_drains;
+  // Raw ids of requests to clients of late, of whatever session.
+  std::deque<std::string> asks;
   // Grows with each fault and each restart of what stands between control plane and that seat.
   std::function<uint64_t(const std::string& seat_id)> seat_faults;
   // From sending a call, or from the last disturbance, to its end.

@@ -33,6 +33,8 @@ constexpr Tool kTools[] = {
     {"twice", R"({"readOnlyHint":false})"},
     {"junk", R"({"readOnlyHint":false})"},
     {"load_skill", R"({"readOnlyHint":false})"},
+    {"ask", R"({"readOnlyHint":false})"},
+    {"askfree", R"({"readOnlyHint":true})"},
 };
 
 std::string Definition(std::string_view name, std::string_view annotations) {
@@ -43,7 +45,9 @@ std::string Definition(std::string_view name, std::string_view annotations) {
       name, annotations);
 }
 
-bool IsReadOnly(std::string_view tool) { return tool == "echo" || tool == "big"; }
+bool IsReadOnly(std::string_view tool) {
+  return tool == "echo" || tool == "big" || tool == "askfree";
+}
 
 }  // namespace
 
@@ -54,6 +58,7 @@ SimDcc::SimDcc(DccPlace& place, int64_t pid) : place_(place), pid_(pid) {
   tools_.push_back(Definition("__skill__rigging", "{}"));
   // Each process offers something that its predecessor did not.
   tools_.push_back(Definition(fmt::format("made_by_{}", pid), R"({"readOnlyHint":true})"));
+  Tick();
 }
 
 SimDcc::~SimDcc() {
@@ -69,10 +74,18 @@ void SimDcc::Freeze(absl::Duration duration) {
 }
 
 void SimDcc::Detach(uint64_t serial, uint64_t exchange) {
-  for (const auto& [number, run] : runs_) {
-    if (run.serial == serial && run.exchange == exchange && !run.tag.empty()) {
-      place_.ledger_.Detached(run.tag);
-    }
+  std::vector<uint64_t> left;
+  for (auto& [number, run] : runs_) {
+    if (run.serial != serial || run.exchange != exchange || run.tag.empty()) continue;
+    place_.ledger_.Detached(run.tag);
+    if (place_.kind() == DccKind::kStdio) continue;
+    run.detached = true;
+    left.push_back(number);
+  }
+  for (auto& [raw_id, ask] : asks_) {
+    const bool of_these = std::find(left.begin(), left.end(), ask.run) != left.end();
+    // What has not arrived by now never will; of what has, the agent tells the end.
+    if (of_these && !ask.arrived) GiveUp(raw_id, ask);
   }
 }
 
@@ -97,19 +110,25 @@ void SimDcc::Receive(uint64_t serial, uint64_t id, std::string_view text) {
     if (message->method == "notifications/cancelled") Cancel(serial, message->params);
     return;
   }
-  if (message->kind != core::JsonRpcMessage::Kind::kRequest) return;
+  if (message->kind != core::JsonRpcMessage::Kind::kRequest) return TakeAnswer(serial, *message);
   std::string result;
   if (message->method == "initialize") {
+    peers_[serial] = {.capabilities = std::string(
+                          core::FindMember(message->params, "capabilities").value_or("{}"))};
+    constexpr std::string_view kRevisions[] = {"2025-03-26", "2025-06-18", "2025-11-25"};
     result = fmt::format(
-        R"({{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{"listChanged":true}}}},)"
+        R"({{"protocolVersion":"{}","capabilities":{{"tools":{{"listChanged":true}},)"
+        R"("prompts":{{"listChanged":true}},"resources":{{"subscribe":true}},"logging":{{}}}},)"
         R"("serverInfo":{{"name":"{}","version":"{}"}}}})",
-        place_.name(), pid_);
+        kRevisions[pid_ % 3], place_.name(), pid_);
   } else if (message->method == "tools/list") {
     result = ToolsPage(message->params);
   } else if (message->method == "ping") {
     result = "{}";
   } else if (message->method == "tools/call") {
     return Call(serial, id, *message);
+  } else if (TakeWish(serial, id, *message)) {
+    return;
   } else {
     Reply(serial, id, core::MakeErrorResponse(message->id, core::kMethodNotFound, "no such method"),
           true);
@@ -148,6 +167,10 @@ void SimDcc::Call(uint64_t serial, uint64_t exchange, const core::JsonRpcMessage
   if (const auto ms = core::FindInteger(arguments, "ms")) run.duration = absl::Milliseconds(*ms);
   if (run.tool == "forever") run.duration = kForever;
   run.steps = run.tool == "steps" ? 1 + static_cast<int>(random.Below(30)) : 1;
+  if (run.tool == "ask" || run.tool == "askfree") {
+    run.asks_left = 1 + static_cast<int>(random.Below(4));
+    run.asks_at_once = random.Below(3) == 0;
+  }
 
   const uint64_t number = ++last_run_;
   const bool early = run.tool == "steps" && random.Below(4) == 0;
@@ -198,9 +221,10 @@ void SimDcc::Step(uint64_t number) {
     }
     if (++at.step < at.steps) {
       Progress(at, at.step);
+      if (place_.random_.Below(8) == 0) Log(&at);
       Step(number);
     } else {
-      Finish(number);
+      Proceed(number);
     }
   });
 }

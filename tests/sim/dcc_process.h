@@ -1,4 +1,5 @@
-// One process of a simulated DCC: its tools, its main thread and the calls it is working on.
+// One process of a simulated DCC: its tools, its main thread, the calls it is working on, what it
+// asks and what it tells by itself.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,9 @@ namespace callboard::sim {
 
 // Owned by its place; destroying it is the end of the process: what runs is over, nobody is told.
 // Answers go to the backend they were asked by, if it is still there.
+//
+// Sources: dcc_process.cc (tools), dcc_asks.cc (requests to clients), dcc_notices.cc (resources,
+// lists, logs).
 class SimDcc {
  public:
   SimDcc(DccPlace& place, int64_t pid);
@@ -26,9 +30,20 @@ class SimDcc {
   void Receive(uint64_t serial, uint64_t id, std::string_view text);
   // That exchange of that backend is no more; what it asked for goes on.
   void Detach(uint64_t serial, uint64_t exchange);
+  // That backend is no more.
+  void Left(uint64_t serial);
   void Freeze(absl::Duration duration);
+  void ChangeAll();
+  std::string OpenAsks() const;
+  bool TellsShared(const std::string& uri) const;
 
  private:
+  // One MCP session, by the serial of its backend.
+  struct Peer {
+    std::string capabilities;  // raw, of its client
+    std::set<std::string> subscriptions;
+    size_t level = 0;
+  };
   struct Run {
     uint64_t serial = 0;
     uint64_t exchange = 0;
@@ -43,7 +58,22 @@ class SimDcc {
     int64_t bytes = 0;
     bool begun = false;
     bool main_thread = true;
+    bool detached = false;  // its connection is gone
+    int asks_left = 0;      // before it is done
+    bool asks_at_once = false;
+    int asks_open = 0;
     core::Timer timer;
+  };
+  // One request to a client. Kept after its end, to notice a second answer.
+  struct OpenAsk {
+    uint64_t serial = 0;
+    uint64_t run = 0;
+    std::string mark;  // to be repeated in the answer
+    bool arrived = false;
+    bool ended = false;
+    bool given_up = false;  // an answer is no longer owed
+    core::Timer deadline;
+    core::Timer patience;
   };
 
   void Reply(uint64_t serial, uint64_t exchange, std::string text, bool last);
@@ -60,6 +90,24 @@ class SimDcc {
   std::string ResultText(const Run& run) const;
   void Forget(uint64_t number);
 
+  // ---- dcc_asks.cc ----
+  // The tool's work is done: asks what it has to ask, or finishes.
+  void Proceed(uint64_t number);
+  void Ask(uint64_t number);
+  void OnAskArrived(const std::string& raw_id);
+  void TakeAnswer(uint64_t serial, const core::JsonRpcMessage& message);
+  void GiveUp(const std::string& raw_id, OpenAsk& ask);
+  void AskDone(uint64_t number);
+
+  // ---- dcc_notices.cc ----
+  // True: it was such a request, and has been answered.
+  bool TakeWish(uint64_t serial, uint64_t exchange, const core::JsonRpcMessage& message);
+  bool Pushes() const;
+  void Tick();
+  void Touch(const std::string& uri);
+  void ChangeList(std::string_view method);
+  void Log(const Run* run);
+
   DccPlace& place_;
   const int64_t pid_;
   std::vector<std::string> tools_;  // raw definitions
@@ -68,6 +116,11 @@ class SimDcc {
   std::deque<uint64_t> waiting_;  // for the main thread
   uint64_t on_main_thread_ = 0;
   uint64_t last_run_ = 0;
+  std::map<uint64_t, Peer> peers_;       // by serial
+  std::map<std::string, OpenAsk> asks_;  // by raw id
+  uint64_t last_ask_ = 0;
+  int extra_tools_ = 0;
+  core::Timer tick_timer_;
   absl::Time frozen_until_ = absl::InfinitePast();
   core::Timer turn_timer_;
 };

@@ -64,6 +64,9 @@ void SimWorld::HealAll() {
     node.mapped()();
   }
   store_delay_ = absl::ZeroDuration();
+  for (const auto& machine : machines_) {
+    for (const auto& place : machine->places()) place->StopChanging();
+  }
 }
 
 void SimWorld::NextFault() {
@@ -75,6 +78,10 @@ void SimWorld::NextFault() {
 
 void SimWorld::Inject() {
   trace_.Total("faults");
+  if (jobs_ != nullptr && random_.Below(10) == 0) {
+    trace_.Add("fault: the link of the jobs' agent breaks");
+    return agent_network_.Break(std::string(JobAgent::kName));
+  }
   const uint64_t dice = random_.Below(100);
   if (dice < 32) return LinkFault(AnyMachine());
   if (dice < 55) return HttpFault();
@@ -157,9 +164,13 @@ void SimWorld::HttpFault() {
 
 void SimWorld::ProcessFault() {
   Machine& machine = AnyMachine();
-  const uint64_t kind = random_.Below(10);
+  const uint64_t kind = random_.Below(11);
+  if (kind == 10) {
+    if (plane_ != nullptr && !plane_->draining()) DrainPlane();
+    return;
+  }
   if (kind < 2) {
-    if (plane_ == nullptr) return;
+    if (plane_ == nullptr || plane_->draining()) return;
     KillPlane();
     return HealLater(Span(0.1, 4), [this] { StartPlane(); });
   }

@@ -1,11 +1,13 @@
-// The truth about every tool call of a world, as the simulated DCCs saw it, apart from what anybody
-// was told.
+// The truth about every tool call of a world and about what changed in its DCCs, apart from what
+// anybody was told.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "absl/time/time.h"
 #include "tests/sim/trace.h"
 
 namespace callboard::sim {
@@ -41,9 +43,21 @@ class Ledger {
 
   const Call& Of(const std::string& tag) { return calls_[tag]; }
 
+  // What is level-triggered in the DCC of that name (a resource's URI, the method of a list) has
+  // changed, and it has told so.
+  void Changed(const std::string& dcc, const std::string& what, absl::Time when) {
+    changes_[{dcc, what}] = when;
+  }
+  // InfinitePast if it never has.
+  absl::Time ChangedAt(const std::string& dcc, const std::string& what) const {
+    const auto at = changes_.find({dcc, what});
+    return at == changes_.end() ? absl::InfinitePast() : at->second;
+  }
+
  private:
   Trace& trace_;
   std::map<std::string, Call> calls_;
+  std::map<std::pair<std::string, std::string>, absl::Time> changes_;
 };
 
 }  // namespace callboard::sim

@@ -133,6 +133,18 @@ void Machine::Reboot() {
   journal_.boot_id = fmt::format("{}-boot-{}", name_, ++boots_);
 }
 
+size_t Machine::open_asks() const {
+  size_t asks = 0;
+  for (const agent::McpSeat* seat : mcp_seats_) asks += seat->open_asks();
+  return asks;
+}
+
+size_t Machine::client_sessions() const {
+  size_t sessions = 0;
+  for (const agent::McpSeat* seat : mcp_seats_) sessions += seat->client_sessions();
+  return sessions;
+}
+
 // What discovery would tell the agent about DCCs that are no children of it.
 void Machine::OnDccChange(size_t index) {
   DccPlace& place = *places_[index];

@@ -36,6 +36,10 @@ class PlaneProcess {
                tests::MemoryNetwork& http);
   ~PlaneProcess();
 
+  // What SIGTERM asks of callboardd (drain.cc). `done` must not destroy this from inside.
+  void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
+  bool draining() const { return draining_; }
+
   server::ControlPlane& plane() { return plane_; }
   bridge::Bridge& bridge() { return bridge_; }
 
@@ -47,6 +51,7 @@ class PlaneProcess {
   std::unique_ptr<bridge::ControlPlaneClient> client_;
   bridge::Bridge bridge_;
   net::HttpServer http_;
+  bool draining_ = false;
 };
 
 // A machine with an agent and its DCCs. The disk outlives the agent's processes.
@@ -69,6 +74,9 @@ class Machine {
   std::vector<std::unique_ptr<DccPlace>>& places() { return places_; }
   SeatName seat(size_t index) const;
   size_t seats() const { return places_.size(); }
+  // Of all its seats; only while the agent runs.
+  size_t open_asks() const;
+  size_t client_sessions() const;
 
  private:
   class Incarnations;

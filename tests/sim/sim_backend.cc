@@ -25,7 +25,8 @@ class SimBackend::Exchange final : public agent::BackendExchange {
   const uint64_t id_;
 };
 
-SimBackend::SimBackend(DccPlace& place) : place_(place), serial_(++place.last_backend_) {
+SimBackend::SimBackend(DccPlace& place, bool shared)
+    : place_(place), serial_(++place.last_backend_), shared_(shared) {
   place_.backends_[serial_] = this;
   if (place_.kind() == DccKind::kHttp) pid_ = place_.pid();
 }
@@ -33,7 +34,15 @@ SimBackend::SimBackend(DccPlace& place) : place_(place), serial_(++place.last_ba
 SimBackend::~SimBackend() {
   place_.backends_.erase(serial_);
   for (const auto& [id, open] : open_) Detach(id);
+  if (place_.dcc_ != nullptr) place_.dcc_->Left(serial_);
   if (place_.kind() == DccKind::kStdio && pid_ == place_.pid()) place_.Kill("its agent ended");
+}
+
+std::unique_ptr<agent::Backend> SimBackend::OpenAnother() {
+  if (!place_.has_sessions_) return nullptr;
+  auto another = std::make_unique<SimBackend>(place_, false);
+  another->pid_ = pid_;
+  return another;
 }
 
 void SimBackend::Start(Events* events) {
@@ -97,13 +106,17 @@ void SimBackend::EndExchange(uint64_t id, absl::Status status, bool reached) {
   if (open_.erase(id) > 0) events_->OnExchangeEnd(id, std::move(status), reached);
 }
 
-void SimBackend::Deliver(uint64_t exchange, std::string text, bool last) {
-  Later([this, exchange, text = std::move(text), last]() mutable {
+void SimBackend::Deliver(uint64_t exchange, std::string text, bool last,
+                         absl::AnyInvocable<void()> arrived) {
+  Later([this, exchange, text = std::move(text), last, arrived = std::move(arrived)]() mutable {
     const bool http = place_.kind() == DccKind::kHttp;
     // Over HTTP what belongs to no open connection has nowhere to go.
-    if (!up_ || (http && open_.count(exchange) == 0)) return;
+    const bool has_way =
+        !http || (exchange == 0 ? place_.has_sessions_ : open_.count(exchange) > 0);
+    if (!up_ || !has_way) return;
     const auto alive = lifetime_.Watch();
-    if (!text.empty()) events_->OnMessage(agent::Payload(std::move(text)), 0);
+    if (arrived != nullptr) arrived();
+    if (!text.empty()) events_->OnMessage(agent::Payload(std::move(text)), http ? exchange : 0);
     if (alive.expired() || !http || !last) return;
     EndExchange(exchange, absl::OkStatus(), true);
   });
@@ -118,7 +131,8 @@ void SimBackend::ProcessEnded() {
     BreakAll();
     if (alive.expired()) return;
     const bool known = place_.kind() == DccKind::kStdio || place_.random_.Below(2) == 0;
-    agent::BackendExit exit{.process_ended = known,
+    // Of the process' end the shared session alone tells.
+    agent::BackendExit exit{.process_ended = known && shared_,
                             .exit_signal = known ? 9 : 0,
                             .detail = fmt::format("{} (pid {}) ended", place_.name(), ended)};
     events_->OnDown(std::move(exit));

@@ -17,7 +17,8 @@ namespace callboard::sim {
 // backend belongs to one pid and stays down once that process has ended.
 class SimBackend final : public agent::Backend {
  public:
-  explicit SimBackend(DccPlace& place);
+  // `shared`: all clients' calls go by it that have no session of their own.
+  explicit SimBackend(DccPlace& place, bool shared = true);
   ~SimBackend() override;
 
   void Start(Events* events) override;
@@ -26,11 +27,16 @@ class SimBackend final : public agent::Backend {
   void SetRevision(std::string_view) override {}
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   bool ends_unanswered_exchanges() const override { return true; }
+  std::unique_ptr<agent::Backend> OpenAnother() override;
+  bool may_open_another() const override { return place_.has_sessions_; }
   std::string description() const override { return "sim:" + place_.name(); }
   int64_t pid() const override { return pid_; }
 
-  // From the DCC: a message, tied to an exchange or not; `last` completes the exchange.
-  void Deliver(uint64_t exchange, std::string text, bool last);
+  // From the DCC: a message, tied to an exchange or not; `last` completes the exchange. `arrived`
+  // runs if it gets as far as the agent.
+  void Deliver(uint64_t exchange, std::string text, bool last,
+               absl::AnyInvocable<void()> arrived = nullptr);
+  bool shared() const { return shared_; }
   // The process is gone.
   void ProcessEnded();
   void BreakExchanges();
@@ -53,6 +59,7 @@ class SimBackend final : public agent::Backend {
 
   DccPlace& place_;
   const uint64_t serial_;
+  const bool shared_;
   Events* events_ = nullptr;
   int64_t pid_ = 0;
   bool up_ = false;

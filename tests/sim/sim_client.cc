@@ -91,6 +91,13 @@ uint64_t SimClient::Send(Kind kind, uint64_t call, std::string method, std::stri
 }
 
 void SimClient::OnHead(Request& request) {
+  if (request.kind == Kind::kListen && request.sse && session_) {
+    // Without an id to come back to nobody can say what was missed.
+    if (session_->listen_id.empty()) HearAll();
+    if (session_->listens_since == absl::InfiniteFuture()) {
+      session_->listens_since = world_.loop.Now();
+    }
+  }
   if (request.status == 200 || request.status == 202) return;
   world_.trace.Add(fmt::format("{} gets HTTP {} for {}", name(), request.status, request.key));
 }
@@ -115,8 +122,14 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
     case Kind::kCall:
     case Kind::kResume:
       return OnCallEnd(request, status);
+    case Kind::kBatch:
+      return OnBatchEnd(request, status);
     case Kind::kListen:
       listen_request_ = 0;
+      if (current && status.ok() && request.sse && world_.plane_drains() &&
+          !request.told_of_drain) {
+        world_.trace.Violate("a listening stream is told of the end of the control plane", name());
+      }
       if (current) After(Between(50, 3'000), [this] { Listen(); });
       return;
     case Kind::kCancel:
@@ -134,6 +147,13 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
     case Kind::kDelete:
       if (current && status.ok()) LoseSession("DELETE");
       return;
+    case Kind::kAnswer:
+      if (request.status >= 400 && request.status != 404 && request.status != 503) {
+        world_.trace.Violate(
+            "an answer to what was asked is taken",
+            fmt::format("{}: HTTP {} {}", name(), request.status, request.body.substr(0, 200)));
+      }
+      return;
     case Kind::kInitialized:
     case Kind::kRude:
       return;
@@ -147,9 +167,9 @@ void SimClient::Connect() {
   connecting_ = true;
   Send(Kind::kInitialize, 0, "POST",
        core::MakeRequest("0", "initialize",
-                         fmt::format(R"({{"protocolVersion":"{}","capabilities":{{}},)"
+                         fmt::format(R"({{"protocolVersion":"{}","capabilities":{},)"
                                      R"("clientInfo":{{"name":"{}","version":"1"}}}})",
-                                     habits_.revision, name())));
+                                     habits_.revision, habits_.capabilities, name())));
 }
 
 void SimClient::OnSession(Request& request) {
@@ -162,6 +182,8 @@ void SimClient::OnSession(Request& request) {
   session_->id = *id;
   session_->nonce = fmt::format("{}-s{}", name(), ++last_session_);
   session_->plane = world_.plane_generation();
+  session_->opened = world_.loop.Now();
+  session_->level.state = Wish::State::kUnwanted;
   world_.trace.Add(fmt::format("{} has session {}", name(), session_->nonce));
   Send(Kind::kInitialized, 0, "POST", core::MakeNotification("notifications/initialized", ""));
   if (habits_.listens) Listen();
@@ -171,6 +193,10 @@ void SimClient::OnSession(Request& request) {
 // Whoever waits for a call of that session is told with it: it is over for this client.
 void SimClient::LoseSession(std::string_view why) {
   world_.trace.Add(fmt::format("{} has lost session {}: {}", name(), session_->nonce, why));
+  for (const auto& [uri, wish] : session_->wishes) {
+    const bool known = wish.state == Wish::State::kWanted || wish.state == Wish::State::kUnwanted;
+    if (!known) ever_unsure_.insert(uri);
+  }
   session_.reset();
   for (auto& [key, call] : calls_) {
     if (call.open) EndCall(call, "session gone");
@@ -237,6 +263,7 @@ void SimClient::EndCall(Call& call, std::string_view how) {
   if (!std::exchange(call.open, false)) return;
   call.request = 0;
   world_.trace.Add(fmt::format("{} ends: {}", call.tag, how));
+  if (!call.wish.empty()) OnWishEnd(call, false);
   if (auto done = std::exchange(call.done, nullptr)) done(false);
 }
 

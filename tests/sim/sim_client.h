@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@
 #include "core/runtime/lifetime.h"
 #include "net/http_client.h"
 #include "tests/sim/client_surroundings.h"
+#include "tests/sim/sim_dcc.h"
 #include "tests/sim/sse_reader.h"
 
 namespace callboard::sim {
@@ -27,10 +29,18 @@ struct ClientHabits {
   int seat = -1;      // -1: the facade, else index of the seat whose tools are passed through
   int calls_max = 3;  // at once
   bool listens = true;
+  std::string capabilities = "{}";  // raw
+  bool wishes = false;              // subscribes to resources and sets log levels
+  bool batches = false;             // sends some of its calls in batches
+  bool reads_slowly = false;
 };
 
 // Loop thread only. A polite client sees every call to its end and violates the trace when it is
 // told nothing, twice, or something that is not its own. A rude one checks the contents only.
+//
+// Sources: sim_client.cc (sessions, exchanges), client_calls.cc (what it calls), client_checks.cc
+// (what it is told), client_asks.cc (what it is asked), client_interest.cc (what it wants to hear),
+// client_batches.cc.
 class SimClient {
  public:
   SimClient(ClientSurroundings& world, ClientHabits habits);
@@ -43,17 +53,41 @@ class SimClient {
   bool quiet() const;
   // Gives everything up without a word.
   void Vanish();
+  bool vanished() const { return vanished_; }
   // One call of a read-only tool, as soon as there is a session; `done` learns whether it
   // succeeded.
   void Ask(int seat, absl::AnyInvocable<void(bool ok)> done);
+
+  // All has had time to settle: what it wants to know it has been told since it last changed, and
+  // its DCC is asked to tell just that.
+  void CheckNews(const DccPlace& place);
+  // Index of the seat it is about; -1: the facade.
+  int seat() const { return habits_.seat; }
 
   const std::string& name() const { return habits_.name; }
   // Open calls in words, for messages.
   std::string OpenCalls() const;
 
  private:
-  enum class Kind { kInitialize, kInitialized, kCall, kResume, kListen, kCancel, kDelete, kRude };
+  enum class Kind {
+    kInitialize,
+    kInitialized,
+    kCall,
+    kBatch,
+    kResume,
+    kListen,
+    kCancel,
+    kAnswer,
+    kDelete,
+    kRude
+  };
   class Request;
+  // Whether the session hears of a resource.
+  struct Wish {
+    // kUnsure: a request was lost, and may still have its effect at any time.
+    enum class State { kWanted, kUnwanted, kPending, kUnsure } state = State::kPending;
+    absl::Time since;
+  };
   struct Cursor {
     bool seen = false;
     uint64_t term = 0;
@@ -65,6 +99,14 @@ class SimClient {
     uint64_t plane = 0;
     std::map<uint64_t, Cursor> streams;
     std::string listen_id;  // last id of the GET stream
+    absl::Time opened;
+    absl::Time listens_since = absl::InfiniteFuture();
+    std::map<std::string, Wish> wishes;  // by URI
+    Wish level;
+    size_t level_wanted = 0;
+    std::map<std::string, absl::Time> heard;      // by URI or method of a list
+    std::map<std::string, int> times_heard;       // lists, by method
+    absl::Time heard_all = absl::InfinitePast();  // it had to look at everything anew
   };
   struct Call {
     int64_t id = 0;
@@ -86,6 +128,8 @@ class SimClient {
     bool open = true;
     uint64_t request = 0;  // under way; 0: none
     std::string last_id;
+    std::string wish;  // the URI or level that its answer settles; empty: a tool's call
+    bool wants_it = false;
     absl::AnyInvocable<void(bool)> done;
   };
 
@@ -109,6 +153,12 @@ class SimClient {
   void Think();
   void MakeCall();
   uint64_t SendCall(const std::string& tool, const SeatName& seat, bool checked);
+  // Enters the call into the tables; its request is still to be sent.
+  uint64_t OpenCall(const std::string& wanted, const SeatName& seat, bool checked);
+  // The JSON-RPC request of a tool's call, its facade's arguments included.
+  std::string ComposeCall(Call& call, const SeatName& seat);
+  std::string PickTool();
+  const SeatName& PickSeat();
   void MaybeCancel(uint64_t call);
   void CheckCancel(uint64_t call);
   void Resume(uint64_t call);
@@ -116,6 +166,28 @@ class SimClient {
   void EndCall(Call& call, std::string_view how);
   void RudeAct();
   void RudeTurn(uint64_t call);
+  void ReadSlowly(uint64_t request);
+  void DropConnection(uint64_t call);
+
+  // ---- client_asks.cc ----
+  void TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
+  void Answer(const std::string& raw_id, const std::string& mark, bool with_error);
+  void ForgeAnswer();
+
+  // ---- client_interest.cc ----
+  void MakeWish();
+  void SendWish(std::string method, std::string params, const std::string& wish, bool wants_it);
+  void OnWishEnd(const Call& call, bool good);
+  void TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
+  void TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
+  void TakeUpdate(const std::string& uri);
+  // Nothing stood between client and control plane since; what was under way then has come.
+  bool CalmSince(absl::Time when) const;
+  void HearAll();
+
+  // ---- client_batches.cc ----
+  void MakeBatch();
+  void OnBatchEnd(Request& request, const absl::Status& status);
 
   void TakeMessage(std::string_view text, Kind kind, uint64_t call);
   void TakeProgress(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
@@ -132,6 +204,9 @@ class SimClient {
   std::map<uint64_t, std::unique_ptr<Request>> requests_;
   std::map<uint64_t, Call> calls_;
   std::deque<absl::AnyInvocable<void()>> when_connected_;
+  std::set<std::string> asked_;  // raw ids, of all sessions
+  // At its DCC a lost request of an earlier session may still have an effect.
+  std::set<std::string> ever_unsure_;
   uint64_t last_request_ = 0;
   uint64_t last_call_ = 0;
   uint64_t last_session_ = 0;

@@ -17,7 +17,8 @@ DccPlace::DccPlace(core::EventLoop& loop, core::Random& random, Trace& trace, Le
       trace_(trace),
       ledger_(ledger),
       name_(std::move(name)),
-      kind_(kind) {}
+      kind_(kind),
+      has_sessions_(kind == DccKind::kHttp && random.Below(3) != 0) {}
 DccPlace::~DccPlace() = default;
 
 int64_t DccPlace::pid() const { return dcc_ == nullptr ? 0 : dcc_->pid(); }
@@ -47,6 +48,16 @@ void DccPlace::Freeze(absl::Duration duration) {
 
 void DccPlace::BreakExchanges() {
   for (const auto& [serial, backend] : backends_) backend->BreakExchanges();
+}
+
+void DccPlace::ChangeAll() {
+  if (dcc_ != nullptr) dcc_->ChangeAll();
+}
+
+std::string DccPlace::OpenAsks() const { return dcc_ == nullptr ? "" : dcc_->OpenAsks(); }
+
+bool DccPlace::TellsShared(const std::string& uri) const {
+  return dcc_ != nullptr && dcc_->TellsShared(uri);
 }
 
 void DccPlace::Changed() {

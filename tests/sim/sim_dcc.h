@@ -45,6 +45,14 @@ class DccPlace {
   void Freeze(absl::Duration duration);
   // The exchanges under way break; the process lives on.
   void BreakExchanges();
+  // From now on nothing changes in it by itself.
+  void StopChanging() { changes_ = false; }
+  // All that somebody has subscribed to, and every list, changes once.
+  void ChangeAll();
+  // Asks that nobody has answered, in words; empty if there are none.
+  std::string OpenAsks() const;
+  // Whether the session all clients share is told of that resource.
+  bool TellsShared(const std::string& uri) const;
 
   // Runs after each Start and Kill, later. For whoever discovers DCCs.
   void OnChange(absl::AnyInvocable<void()> callback) { on_change_ = std::move(callback); }
@@ -64,6 +72,9 @@ class DccPlace {
   Ledger& ledger_;
   const std::string name_;
   const DccKind kind_;
+  // kHttp: has MCP sessions, any number, each with a listen stream. Else it is a stateless server.
+  const bool has_sessions_;
+  bool changes_ = true;
   std::unique_ptr<SimDcc> dcc_;
   std::map<uint64_t, SimBackend*> backends_;  // by serial
   int64_t last_pid_ = 100;

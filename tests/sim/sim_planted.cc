@@ -19,6 +19,8 @@ constexpr std::pair<std::string_view, core::PlantedBug> kBugs[] = {
     {"skipped_event", core::PlantedBug::kSkippedEvent},
     {"wrong_session", core::PlantedBug::kWrongSession},
     {"rerun_after_cut", core::PlantedBug::kRerunAfterCut},
+    {"answer_twice", core::PlantedBug::kAnswerTwice},
+    {"answer_of_others", core::PlantedBug::kAnswerOfOthers},
 };
 
 // The first seed that shows a violation; 0 if none does.

@@ -45,11 +45,13 @@ SimWorld::SimWorld(const WorldOptions& options)
   };
   surroundings_->plane_generation = [this] { return plane_generation_; };
   surroundings_->last_disturbance = [this](const std::string& client) {
-    if (plane_ == nullptr || standing_http_faults_ > 0) return loop_.Now();
+    const bool serves = plane_ != nullptr && !plane_->draining();
+    if (!serves || standing_http_faults_ > 0) return loop_.Now();
     const auto at = disturbed_.find(client);
     return at == disturbed_.end() ? all_disturbed_ : std::max(all_disturbed_, at->second);
   };
   surroundings_->seat_faults = [this](const std::string& seat) { return FaultsOfSeat(seat); };
+  surroundings_->plane_drains = [this] { return plane_ != nullptr && plane_->draining(); };
   surroundings_->call_budget = settings_.call_budget;
   surroundings_->read_idle = absl::Seconds(16);
 
@@ -65,23 +67,41 @@ SimWorld::SimWorld(const WorldOptions& options)
     }
     machine.StartAgent();
   }
+  if (random_.Below(2) == 0) {
+    jobs_ = std::make_unique<JobAgent>(loop_, random_, trace_, ledger_, agent_network_);
+    surroundings_->seats.push_back(jobs_->seat());
+  }
 
-  constexpr std::string_view kRevisions[] = {"2025-03-26", "2025-06-18", "2025-11-25",
-                                             "2025-11-25"};
   const size_t clients = 3 + random_.Below(8);
   for (size_t i = 0; i < clients; ++i) {
-    ClientHabits habits;
-    habits.rude = i > 0 && random_.Below(4) == 0;
-    habits.name = fmt::format("{}{}", habits.rude ? "rude" : "client", i);
-    habits.revision = kRevisions[random_.Below(4)];
-    habits.calls_max = 1 + static_cast<int>(random_.Below(4));
-    habits.listens = random_.Below(4) != 0;
-    if (random_.Below(2) == 0) {
-      habits.seat = static_cast<int>(random_.Below(surroundings_->seats.size()));
-    }
-    clients_.push_back(std::make_unique<SimClient>(*surroundings_, habits));
+    clients_.push_back(std::make_unique<SimClient>(*surroundings_, DrawHabits(i)));
     clients_.back()->Start();
   }
+  if (random_.Below(2) == 0) {
+    dripping_ = std::make_unique<DrippingClient>(*surroundings_, settings_.http);
+  }
+}
+
+ClientHabits SimWorld::DrawHabits(size_t number) {
+  constexpr std::string_view kRevisions[] = {"2025-03-26", "2025-06-18", "2025-11-25",
+                                             "2025-11-25"};
+  constexpr std::string_view kCapabilities[] = {
+      "{}", R"({"sampling":{}})", R"({"elicitation":{},"roots":{"listChanged":true}})",
+      R"({"sampling":{},"elicitation":{},"roots":{}})"};
+  ClientHabits habits;
+  habits.rude = number > 0 && random_.Below(4) == 0;
+  habits.name = fmt::format("{}{}", habits.rude ? "rude" : "client", number);
+  habits.revision = kRevisions[random_.Below(4)];
+  habits.calls_max = 1 + static_cast<int>(random_.Below(4));
+  habits.listens = random_.Below(4) != 0;
+  habits.capabilities = kCapabilities[random_.Below(4)];
+  habits.wishes = random_.Below(2) == 0;
+  habits.batches = habits.revision == "2025-03-26";
+  habits.reads_slowly = random_.Below(6) == 0;
+  if (random_.Below(2) == 0) {
+    habits.seat = static_cast<int>(random_.Below(surroundings_->seats.size()));
+  }
+  return habits;
 }
 
 SimWorld::~SimWorld() = default;
@@ -92,6 +112,7 @@ WorldReport SimWorld::Run() {
   if (RunFor(options_.faults_for)) {
     trace_.Add("calm: no more faults");
     HealAll();
+    dripping_.reset();
     Disturb("");
     RunFor(kBusyCalm);
     for (const auto& client : clients_) {
@@ -99,6 +120,7 @@ WorldReport SimWorld::Run() {
       if (client->name().starts_with("rude")) client->Vanish();
     }
     if (RunUntilSettled(kSettleLimit)) ProbeSeats();
+    if (!trace_.violated()) CheckNews();
   }
   WorldReport report;
   report.ok = !trace_.violated();
@@ -168,8 +190,14 @@ std::string SimWorld::Unsettled() {
                          machine->spool().bytes(), machine->spool().file_count());
     }
   }
+  if (jobs_ != nullptr && jobs_->calls() > 0) {
+    return fmt::format("{} jobs are not settled", jobs_->calls());
+  }
+  if (const std::string open = OpenAsks(); !open.empty()) return "asks are open: " + open;
+  if (plane_ == nullptr || plane_->draining()) return "the control plane is not there yet";
   const server::ControlPlaneGauges gauges = plane_->plane().gauges();
-  if (gauges.agents != machines_.size() || gauges.open_executions != 0 || gauges.requests != 0 ||
+  const size_t agents = machines_.size() + (jobs_ != nullptr ? 1 : 0);
+  if (gauges.agents != agents || gauges.open_executions != 0 || gauges.requests != 0 ||
       gauges.pending_settles != 0) {
     return fmt::format(
         "the control plane has {} agents, {} open executions, {} requests, {} "
@@ -205,6 +233,7 @@ void SimWorld::CheckBounds() {
                                  gauges.journal_bytes));
     }
   }
+  CheckAskBounds();
   if (plane_ == nullptr) return;
   const server::ControlPlaneGauges gauges = plane_->plane().gauges();
   const server::Limits& limits = settings_.limits;

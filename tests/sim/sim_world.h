@@ -10,6 +10,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "core/runtime/random.h"
+#include "tests/sim/dripping_client.h"
+#include "tests/sim/job_agent.h"
 #include "tests/sim/processes.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/trace.h"
@@ -63,14 +65,21 @@ class SimWorld {
   void TouchSeats(const Machine& machine);
   void StartPlane();
   void KillPlane();
+  void DrainPlane();
 
   // ---- running ----
   bool RunFor(absl::Duration duration);
   bool RunUntilSettled(absl::Duration limit);
   std::string Unsettled();
   std::string UnsettledCalls();
+  std::string OpenAsks() const;
   void CheckBounds();
+  void CheckAskBounds();
   void ProbeSeats();
+  void CheckNews();
+  // nullptr: the seat has none.
+  const DccPlace* PlaceOf(size_t seat) const;
+  ClientHabits DrawHabits(size_t number);
   Machine& AnyMachine();
   SimClient& AnyClient();
 
@@ -86,8 +95,11 @@ class SimWorld {
   std::unique_ptr<PlaneProcess> plane_;
   uint64_t plane_generation_ = 0;
   std::vector<std::unique_ptr<Machine>> machines_;
+  std::unique_ptr<JobAgent> jobs_;
   std::unique_ptr<ClientSurroundings> surroundings_;
   std::vector<std::unique_ptr<SimClient>> clients_;
+  std::unique_ptr<DrippingClient> dripping_;
+  core::Timer drain_timer_;
   std::map<std::string, absl::Time> disturbed_;  // by client
   absl::Time all_disturbed_ = absl::InfinitePast();
   int standing_http_faults_ = 0;                 // clogs, refusals, a dead control plane

@@ -1,0 +1,183 @@
+// SimClient: which resources and logs it wants to hear of, and whether it hears just those.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/mcp/json.h"
+#include "tests/sim/client_request.h"
+#include "tests/sim/log_levels.h"
+#include "tests/sim/sim_client.h"
+
+namespace callboard::sim {
+namespace {
+
+constexpr std::string_view kUpdated = "notifications/resources/updated";
+// The control plane tells of a changed list once in that time.
+constexpr absl::Duration kCoalesced = absl::Milliseconds(250);
+// What was under way is through after this.
+constexpr absl::Duration kThrough = absl::Seconds(10);
+
+}  // namespace
+
+// ---- wishes -------------------------------------------------------------------------------------
+
+void SimClient::MakeWish() {
+  if (habits_.seat < 0 || PickSeat().jobs_only) return;
+  if (Chance(4)) {
+    if (session_->level.state == Wish::State::kPending) return;
+    const std::string level(kLogLevels[world_.random.Below(kLogLevels.size())]);
+    return SendWish("logging/setLevel", core::JsonObject().String("level", level).Take(), level,
+                    true);
+  }
+  // The last is nobody else's.
+  const std::string uris[] = {"res://a", "res://b", "res://of-" + name()};
+  const std::string& uri = uris[world_.random.Below(3)];
+  const auto at = session_->wishes.find(uri);
+  if (at != session_->wishes.end() && at->second.state == Wish::State::kPending) return;
+  const bool wanted = at != session_->wishes.end() && at->second.state == Wish::State::kWanted;
+  SendWish(wanted ? "resources/unsubscribe" : "resources/subscribe",
+           core::JsonObject().String("uri", uri).Take(), uri, !wanted);
+}
+
+void SimClient::SendWish(std::string method, std::string params, const std::string& wish,
+                         bool wants_it) {
+  const SeatName& seat = PickSeat();
+  const uint64_t key = OpenCall(method, seat, true);
+  Call& call = calls_[key];
+  call.facade_answer = true;
+  call.wish = wish;
+  call.wants_it = wants_it;
+  world_.trace.Add(fmt::format("{} is about {}", call.tag, wish));
+  const bool of_level = method == "logging/setLevel";
+  Wish& state = of_level ? session_->level : session_->wishes[wish];
+  if (state.state != Wish::State::kUnsure) state.state = Wish::State::kPending;
+  call.request =
+      Send(Kind::kCall, key, "POST", core::MakeRequest(fmt::format("{}", call.id), method, params));
+}
+
+void SimClient::OnWishEnd(const Call& call, bool good) {
+  if (!session_ || session_->nonce != call.nonce) return;
+  const bool of_level = call.tool == "logging/setLevel";
+  Wish& wish = of_level ? session_->level : session_->wishes[call.wish];
+  wish.since = world_.loop.Now();
+  if (!good) wish.state = Wish::State::kUnsure;
+  if (wish.state == Wish::State::kUnsure) return;
+  wish.state = call.wants_it ? Wish::State::kWanted : Wish::State::kUnwanted;
+  if (of_level) session_->level_wanted = LevelOf(call.wish);
+}
+
+// ---- what it hears ------------------------------------------------------------------------------
+
+bool SimClient::CalmSince(absl::Time when) const {
+  return world_.loop.Now() - when > kThrough && world_.last_disturbance(name()) < when &&
+         session_->listens_since < when && !habits_.reads_slowly && !habits_.rude;
+}
+
+void SimClient::HearAll() {
+  if (session_) session_->heard_all = world_.loop.Now();
+}
+
+void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint64_t call) {
+  const std::string& method = message.method;
+  world_.trace.Add(fmt::format("{} hears {} {}", name(), method,
+                               core::FindString(message.params, "uri").value_or("")));
+  if (method == "notifications/message") return TakeLog(message, kind, call);
+  if (kind != Kind::kListen || habits_.seat < 0) {
+    world_.trace.Violate("what concerns a seat is told on the streams of its sessions",
+                         fmt::format("{} hears {}", name(), method));
+    return;
+  }
+  world_.trace.Total("notices");
+  if (method == kUpdated) {
+    return TakeUpdate(core::FindString(message.params, "uri").value_or(""));
+  }
+  session_->heard[method] = world_.loop.Now();
+  const int times = ++session_->times_heard[method];
+  const absl::Duration age = world_.loop.Now() - session_->opened;
+  if (times - 1 > age / kCoalesced) {
+    world_.trace.Violate("a changed list is told at most once in 250 ms",
+                         fmt::format("{} hears {} {} times in {}", session_->nonce, method, times,
+                                     absl::FormatDuration(age)));
+  }
+}
+
+void SimClient::TakeUpdate(const std::string& uri) {
+  session_->heard[uri] = world_.loop.Now();
+  const auto at = session_->wishes.find(uri);
+  const bool never = at == session_->wishes.end();
+  const bool no_more =
+      !never && at->second.state == Wish::State::kUnwanted && CalmSince(at->second.since);
+  if (never || no_more) {
+    world_.trace.Violate("a resource's news reach only who has subscribed",
+                         fmt::format("{} hears of {}", session_->nonce, uri));
+  }
+}
+
+void SimClient::TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t key) {
+  world_.trace.Total("logs");
+  const std::string tag =
+      core::FindPath(message.params, {"data", "call"}).has_value()
+          ? core::FindString(*core::FindMember(message.params, "data"), "call").value_or("")
+          : "";
+  const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
+  const auto at = calls_.find(key);
+  if (on_call && at != calls_.end() && at->second.answered) {
+    world_.trace.Violate("nothing comes after the end of a call", at->second.tag);
+  }
+  if (!tag.empty() && (!on_call || at == calls_.end() || at->second.tag != tag)) {
+    world_.trace.Violate("nothing reaches another session or call",
+                         fmt::format("{} hears the log of {}", name(), tag));
+  }
+  if (!on_call && habits_.seat < 0) {
+    world_.trace.Violate("what concerns a seat is told on the streams of its sessions", name());
+  }
+  const size_t level = LevelOf(core::FindString(message.params, "level").value_or(""));
+  const Wish& wish = session_->level;
+  if (wish.state == Wish::State::kWanted && level < session_->level_wanted &&
+      CalmSince(wish.since)) {
+    world_.trace.Violate("logs are as severe as the session wants them",
+                         fmt::format("{} hears {} and wants {}", session_->nonce, kLogLevels[level],
+                                     kLogLevels[session_->level_wanted]));
+  }
+}
+
+// ---- at the end ---------------------------------------------------------------------------------
+
+void SimClient::CheckNews(const DccPlace& place) {
+  const std::string own = "res://of-" + name();
+  if (!habits_.rude && !ever_unsure_.contains(own)) {
+    bool may_tell = false;
+    bool must_tell = false;
+    if (session_) {
+      if (const auto at = session_->wishes.find(own); at != session_->wishes.end()) {
+        may_tell = at->second.state != Wish::State::kUnwanted;
+        must_tell = at->second.state == Wish::State::kWanted;
+      }
+    }
+    const bool tells = place.TellsShared(own);
+    if ((must_tell && !tells) || (tells && !may_tell)) {
+      world_.trace.Violate(
+          "a DCC is asked to tell just what somebody wants",
+          fmt::format("{} {} {}", place.name(), tells ? "tells of" : "does not tell of", own));
+    }
+  }
+  if (!session_ || habits_.rude || session_->listens_since == absl::InfiniteFuture()) return;
+  auto check = [&](const std::string& what, absl::Time since) {
+    const absl::Time changed = world_.ledger.ChangedAt(place.name(), what);
+    if (changed <= since || session_->heard_all >= changed) return;
+    const auto heard = session_->heard.find(what);
+    if (heard != session_->heard.end() && heard->second >= changed) return;
+    world_.trace.Violate(
+        "what has changed is told at last",
+        fmt::format("{} was not told of {} at {}, changed {} ago", session_->nonce, what,
+                    place.name(), absl::FormatDuration(world_.loop.Now() - changed)));
+  };
+  for (const auto& [uri, wish] : session_->wishes) {
+    if (wish.state == Wish::State::kWanted) check(uri, wish.since);
+  }
+  for (const char* list : {"tools", "prompts"}) {
+    check(fmt::format("notifications/{}/list_changed", list), session_->listens_since);
+  }
+}
+
+}  // namespace callboard::sim

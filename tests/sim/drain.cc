@@ -1,0 +1,43 @@
+// The orderly end of the control plane in mid-load, as SIGTERM asks for it.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tests/sim/sim_world.h"
+
+namespace callboard::sim {
+
+void PlaneProcess::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
+  draining_ = true;
+  http_.Drain();
+  bridge_.Drain(grace, [this, grace, done = std::move(done)]() mutable {
+    plane_.Drain(grace, std::move(done));
+  });
+}
+
+void SimWorld::DrainPlane() {
+  const absl::Duration grace = Span(0.3, 6);
+  trace_.Total("drains");
+  trace_.Add(
+      fmt::format("the control plane is told to end within {}", absl::FormatDuration(grace)));
+  Disturb("");
+  const uint64_t generation = plane_generation_;
+  // Each of the two stages may take the grace.
+  drain_timer_ = loop_.After(2 * grace + absl::Seconds(1), [this, generation] {
+    if (plane_ == nullptr || plane_generation_ != generation) return;
+    trace_.Violate("an orderly end takes no longer than its grace",
+                   "the control plane is still there");
+  });
+  plane_->Drain(grace, [this, generation] {
+    loop_.Post([this, generation] {
+      if (plane_ == nullptr || plane_generation_ != generation) return;
+      drain_timer_.Cancel();
+      trace_.Add("the control plane has ended in order");
+      KillPlane();
+      HealLater(Span(0.1, 3), [this] { StartPlane(); });
+      if (!faulty_) HealAll();
+    });
+  });
+}
+
+}  // namespace callboard::sim
