@@ -3,60 +3,23 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "callboard/v1/agent.grpc.pb.h"
+#include "core/runtime/loop_gate.h"
+#include "core/runtime/loopback.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::agent {
 namespace {
-
-// For the streams that the dialer's end has cancelled; they end within milliseconds.
-constexpr auto kStreamsEndWait = std::chrono::seconds(2);
-
-// The way from gRPC's threads to the loop, and the number of streams that gRPC has not ended. A
-// stream must end before the loop: with it may go the last channel, and with that gRPC's callback
-// threads, which must not be joined by one of themselves.
-class LoopGate {
- public:
-  explicit LoopGate(core::EventLoop& loop) : loop_(&loop) {}
-
-  void Post(absl::AnyInvocable<void()> fn) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (loop_ != nullptr) loop_->Post(std::move(fn));
-  }
-  void OnStreamBegin() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++streams_;
-  }
-  void OnStreamEnd() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    --streams_;
-    ended_.notify_all();
-  }
-  void Close() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ended_.wait_for(lock, kStreamsEndWait, [this] { return streams_ == 0; });
-    loop_ = nullptr;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  core::EventLoop* loop_;
-  int streams_ = 0;
-};
 
 // One Attach as seen by the agent. gRPC calls it on its own threads, the loop calls Open, Write and
 // Close. The loop starts writes only under the mutex and never after `released_`; gRPC calls OnDone
 // once the stream has ended, no operation is left and the hold is gone. Destroyed on the loop.
 class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::ServerFrame> {
  public:
-  AttachReactor(std::shared_ptr<LoopGate> loop, std::shared_ptr<grpc::Channel> channel)
+  AttachReactor(std::shared_ptr<core::LoopGate> loop, std::shared_ptr<grpc::Channel> channel)
       : loop_(std::move(loop)),
         channel_(std::move(channel)),
         stub_(v1::AgentLink::NewStub(channel_)) {}
@@ -65,7 +28,7 @@ class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::S
     handler_ = handler;
     opened_ = true;
     self_ = std::move(self);
-    loop_->OnStreamBegin();
+    loop_->OnBegin();
     stub_->async()->Attach(&context_, this);
     // A hold, because operations start from the loop and not only from reactions; it is removed
     // exactly once, by the first failed read or by Close, whichever comes first.
@@ -138,7 +101,7 @@ class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::S
         handler->OnClosed(std::move(status));
       }
     });
-    loop->OnStreamEnd();
+    loop->OnEnd();
   }
 
  private:
@@ -151,7 +114,7 @@ class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::S
     RemoveHold();
   }
 
-  std::shared_ptr<LoopGate> loop_;
+  std::shared_ptr<core::LoopGate> loop_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::AgentLink::Stub> stub_;
   grpc::ClientContext context_;
@@ -182,15 +145,10 @@ class GrpcControlPlaneLink final : public ControlPlaneLink {
   std::shared_ptr<AttachReactor> reactor_;
 };
 
-bool IsLoopback(std::string_view address) {
-  return address.starts_with("127.") || address.starts_with("localhost:") ||
-         address.starts_with("[::1]:");
-}
-
 class GrpcDialer final : public LinkDialer {
  public:
   GrpcDialer(core::EventLoop& loop, GrpcDialerOptions options)
-      : loop_(std::make_shared<LoopGate>(loop)), options_(std::move(options)) {}
+      : loop_(std::make_shared<core::LoopGate>(loop)), options_(std::move(options)) {}
   ~GrpcDialer() override { loop_->Close(); }
 
   std::unique_ptr<ControlPlaneLink> Dial() override {
@@ -202,8 +160,7 @@ class GrpcDialer final : public LinkDialer {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-    // A proxy of the environment is for what is outside; it would look for its own loopback.
-    if (IsLoopback(options_.address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    if (core::IsLoopback(options_.address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     auto channel =
         grpc::CreateCustomChannel(options_.address, grpc::InsecureChannelCredentials(), arguments);
     return std::make_unique<GrpcControlPlaneLink>(
@@ -211,7 +168,7 @@ class GrpcDialer final : public LinkDialer {
   }
 
  private:
-  std::shared_ptr<LoopGate> loop_;
+  std::shared_ptr<core::LoopGate> loop_;
   GrpcDialerOptions options_;
 };
 
