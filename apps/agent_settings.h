@@ -13,13 +13,14 @@
 
 namespace callboard::apps {
 
-// [backend], [link], [queue], [limits] and [labels] of callboard-agent's configuration.
+// [backend], [link], [queue], [limits], [runtime] and [labels] of callboard-agent's configuration.
 struct AgentSettings {
   agent::AgentConfig config;
   agent::SeatLimits seat;
   absl::Duration keepalive = absl::Seconds(5);
   absl::Duration empty_seat_life = absl::Hours(1);
   uint64_t spool_bytes_max = 1ull << 30;
+  absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
 };
 

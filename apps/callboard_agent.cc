@@ -133,7 +133,9 @@ int Serve(const Options& options, AgentSettings settings) {
     core::LogInfo("stopping");
     roster.Stop([&] { agent.Stop(absl::Seconds(2), [&] { loop.Stop(); }); });
   });
+  auto watchdog = WatchLoop(loop, settings.watchdog);
   loop.Run();
+  watchdog = nullptr;
   core::LogInfo("stopped");
   return 0;
 }

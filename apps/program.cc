@@ -17,6 +17,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 
@@ -109,6 +110,14 @@ std::shared_ptr<void> OnTermination(core::AsioEventLoop& loop, std::function<voi
     on_signal();
   });
   return signals;
+}
+
+std::unique_ptr<core::Watchdog> WatchLoop(core::EventLoop& loop, absl::Duration limit) {
+  return std::make_unique<core::Watchdog>(loop, limit, [](absl::Duration silent) {
+    core::LogLastWords("loop_hung", {{"duration_ms", absl::ToInt64Milliseconds(silent)},
+                                     {"reason", "runtime.watchdog: the process is ended"}});
+    std::abort();
+  });
 }
 
 }  // namespace callboard::apps

@@ -8,8 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/random.h"
+#include "core/runtime/watchdog.h"
 
 namespace callboard::apps {
 
@@ -38,5 +40,9 @@ std::string DefaultStateFolder(std::string_view program);
 // Calls `on_signal` on the loop at the first SIGINT or SIGTERM; the second ends the process at
 // once with status 130. Keep the returned object as long as signals matter.
 std::shared_ptr<void> OnTermination(core::AsioEventLoop& loop, std::function<void()> on_signal);
+
+// Ends the process (SIGABRT, for a supervisor to start it anew) when the loop hangs for `limit`; 0:
+// never. To be made just before loop.Run().
+std::unique_ptr<core::Watchdog> WatchLoop(core::EventLoop& loop, absl::Duration limit);
 
 }  // namespace callboard::apps

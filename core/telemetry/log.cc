@@ -24,6 +24,17 @@ constexpr std::chrono::milliseconds kCollect{50};
 
 std::atomic<int> g_level{static_cast<int>(LogLevel::kOff)};
 
+void WriteAll(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
 // Collects lines from any thread; its own thread writes them to stderr. Bounded: lines beyond
 // kWaitingBytesMax are dropped and their number is told.
 class LogWriter {
@@ -73,17 +84,6 @@ class LogWriter {
     }
   }
 
-  static void WriteAll(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-      if (written < 0) {
-        if (errno == EINTR) continue;
-        return;
-      }
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable collected_;
@@ -116,15 +116,8 @@ void AppendValue(std::string* line, std::string_view value) {
   line->push_back('"');
 }
 
-}  // namespace
-
-bool LogEnabled(LogLevel level) {
-  return static_cast<int>(level) >= g_level.load(std::memory_order_relaxed) &&
-         level != LogLevel::kOff;
-}
-
-void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-  if (!LogEnabled(level)) return;
+std::string FormatLine(LogLevel level, std::string_view event,
+                       std::initializer_list<LogField> fields) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   std::string line = absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez", absl::TimeFromTimespec(now),
@@ -140,7 +133,22 @@ void Log(LogLevel level, std::string_view event, std::initializer_list<LogField>
     AppendValue(&line, field.value);
   }
   line.push_back('\n');
-  g_writer->Add(line);
+  return line;
+}
+
+}  // namespace
+
+bool LogEnabled(LogLevel level) {
+  return static_cast<int>(level) >= g_level.load(std::memory_order_relaxed) &&
+         level != LogLevel::kOff;
+}
+
+void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  if (LogEnabled(level)) g_writer->Add(FormatLine(level, event, fields));
+}
+
+void LogLastWords(std::string_view event, std::initializer_list<LogField> fields) {
+  if (LogEnabled(LogLevel::kError)) WriteAll(FormatLine(LogLevel::kError, event, fields));
 }
 
 void StartLogging(LogLevel level) {
