@@ -48,9 +48,16 @@ void InvokeSource::SetOutcome(v1::CallOutcome outcome) {
   MarkReady();
 }
 
+absl::Status InvokeSource::Gone() const {
+  if (tail_.attached() && !session_id_.empty()) {
+    return absl::UnavailableError("the control plane has ended; listen to the stream");
+  }
+  return absl::AbortedError("the control plane has ended; whether the call has run is not known");
+}
+
 void InvokeSource::PlaneGone() {
   attached_ = false;
-  end_ = absl::UnavailableError("the control plane has ended");
+  end_ = Gone();
   MarkReady();
 }
 
@@ -76,7 +83,7 @@ void InvokeSource::OnDemand() {
 
 std::optional<absl::StatusOr<v1::InvokeEvent>> InvokeSource::Take() {
   if (end_) return *end_;
-  if (!tail_.alive()) return absl::UnavailableError("the control plane has ended");
+  if (!tail_.alive()) return Gone();
   v1::InvokeEvent event;
   if (accepted_) {
     *event.mutable_accepted() = *std::exchange(accepted_, std::nullopt);

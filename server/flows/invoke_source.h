@@ -13,7 +13,8 @@ namespace callboard::server {
 
 // Owned by the caller. Before a stream is opened there is nothing but the outcome; from then on the
 // events come from the stream's log. Ends with OutOfRange after the outcome and its chunks, with
-// Aborted when a Listen took the stream over, with Unavailable when the control plane is gone.
+// Aborted when a Listen took the stream over or the control plane has gone before there was a
+// stream, with Unavailable when it has gone later: the stream can be listened to.
 class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamReader {
  public:
   InvokeSource(CallFlow& flow, const CallId& call, std::string session_id);
@@ -41,6 +42,7 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
  private:
   std::optional<absl::StatusOr<v1::InvokeEvent>> TakeWithoutStream();
   void LetGo();
+  absl::Status Gone() const;
 
   CallFlow& flow_;
   const CallId call_;

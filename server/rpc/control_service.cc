@@ -13,7 +13,12 @@
 namespace callboard::server {
 namespace {
 
-grpc::Status ToGrpc(const absl::Status& status) {
+// Tells a client that a status was said here, and not by the way between: a request that failed on
+// the way may have arrived.
+constexpr char kOriginKey[] = "callboard-origin";
+
+grpc::Status ToGrpc(grpc::CallbackServerContext& context, const absl::Status& status) {
+  if (!status.ok()) context.AddTrailingMetadata(kOriginKey, "control-plane");
   return {static_cast<grpc::StatusCode>(status.code()), std::string(core::Message(status))};
 }
 
@@ -22,18 +27,17 @@ grpc::Status ToGrpc(const absl::Status& status) {
 template <class Event>
 class SourceReactor final : public grpc::ServerWriteReactor<Event> {
  public:
-  explicit SourceReactor(core::EventLoop& loop) : loop_(loop) {}
+  SourceReactor(core::EventLoop& loop, grpc::CallbackServerContext& context)
+      : loop_(loop), context_(context) {}
 
   void Adopt(std::shared_ptr<SourceReactor> self) { self_ = std::move(self); }
 
   // ---- control thread ----
   void Run(std::unique_ptr<core::EventSource<Event>> source) {
-    if (cancelled_on_loop_) return FinishOnce(grpc::Status::CANCELLED);
+    if (cancelled_on_loop_) return;
     source_ = std::move(source);
     Pull();
   }
-
-  void Fail(const absl::Status& status) { FinishOnce(ToGrpc(status)); }
 
   // ---- gRPC threads ----
   void OnWriteDone(bool ok) override {
@@ -62,7 +66,7 @@ class SourceReactor final : public grpc::ServerWriteReactor<Event> {
         // Destroyed later: the source is still on the stack.
         loop_.Post([self] { self->source_ = nullptr; });
         const bool orderly = absl::IsOutOfRange(event.status());
-        return FinishOnce(orderly ? grpc::Status::OK : ToGrpc(event.status()));
+        return FinishOnce(orderly ? grpc::Status::OK : ToGrpc(context_, event.status()));
       }
       std::lock_guard<std::mutex> lock(mutex_);
       if (finished_) return;
@@ -84,11 +88,40 @@ class SourceReactor final : public grpc::ServerWriteReactor<Event> {
   }
 
   core::EventLoop& loop_;
+  grpc::CallbackServerContext& context_;
   std::shared_ptr<SourceReactor> self_;
   std::unique_ptr<core::EventSource<Event>> source_;  // control thread only
   bool cancelled_on_loop_ = false;                    // control thread only
   Event out_;
   std::mutex mutex_;
+  bool finished_ = false;
+};
+
+// A unary call that is answered later, or when it is cancelled: an end of the server waits for no
+// answer. Owns itself until OnDone; finished on the loop only.
+class LateAnswer final : public grpc::ServerUnaryReactor {
+ public:
+  explicit LateAnswer(core::EventLoop& loop) : loop_(loop) {}
+
+  void Adopt(std::shared_ptr<LateAnswer> self) { self_ = std::move(self); }
+
+  // ---- control thread ----
+  bool finished() const { return finished_; }
+  void FinishOnce(grpc::Status status) {
+    if (!std::exchange(finished_, true)) Finish(std::move(status));
+  }
+
+  // ---- gRPC threads ----
+  void OnCancel() override {
+    loop_.Post([self = self_] { self->FinishOnce(grpc::Status::CANCELLED); });
+  }
+  void OnDone() override {
+    loop_.Post([self = std::move(self_)] {});
+  }
+
+ private:
+  core::EventLoop& loop_;
+  std::shared_ptr<LateAnswer> self_;
   bool finished_ = false;
 };
 
@@ -102,10 +135,11 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
   grpc::ServerUnaryReactor* Unary(grpc::CallbackServerContext* context, const Request* request,
                                   Response* response, Call call) {
     auto* reactor = context->DefaultReactor();
-    loop.Post([this, reactor, request = *request, response, call]() mutable {
+    loop.Post([this, context, reactor, request = *request, response, call]() mutable {
       absl::StatusOr<Response> result = call(control_plane, std::move(request));
+      const absl::Status status = result.status();
       if (result.ok()) *response = *std::move(result);
-      reactor->Finish(ToGrpc(result.status()));
+      reactor->Finish(ToGrpc(*context, status));
     });
     return reactor;
   }
@@ -115,22 +149,26 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
   grpc::ServerUnaryReactor* UnaryLater(grpc::CallbackServerContext* context, const Request* request,
                                        Response* response,
                                        void (ControlPlane::*call)(Request, Reply<Response>)) {
-    auto* reactor = context->DefaultReactor();
-    loop.Post([this, reactor, request = *request, response, call]() mutable {
+    auto reactor = std::make_shared<LateAnswer>(loop);
+    reactor->Adopt(reactor);
+    loop.Post([this, context, reactor, request = *request, response, call]() mutable {
       (control_plane.*call)(std::move(request),
-                            [reactor, response](absl::StatusOr<Response> result) {
+                            [context, reactor, response](absl::StatusOr<Response> result) {
+                              // gRPC's own from then on.
+                              if (reactor->finished()) return;
+                              const absl::Status status = result.status();
                               if (result.ok()) *response = *std::move(result);
-                              reactor->Finish(ToGrpc(result.status()));
+                              reactor->FinishOnce(ToGrpc(*context, status));
                             });
     });
-    return reactor;
+    return reactor.get();
   }
 
   template <class Request, class Event>
   grpc::ServerWriteReactor<Event>* Stream(
-      const Request* request,
+      grpc::CallbackServerContext* context, const Request* request,
       std::unique_ptr<core::EventSource<Event>> (ControlPlane::*call)(Request)) {
-    auto reactor = std::make_shared<SourceReactor<Event>>(loop);
+    auto reactor = std::make_shared<SourceReactor<Event>>(loop, *context);
     reactor->Adopt(reactor);
     loop.Post([this, reactor, request = *request, call]() mutable {
       reactor->Run((control_plane.*call)(std::move(request)));
@@ -162,17 +200,17 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
       return plane.GetSession(ref.session_id());
     });
   }
-  grpc::ServerWriteReactor<v1::InvokeEvent>* Invoke(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::InvokeEvent>* Invoke(grpc::CallbackServerContext* context,
                                                     const v1::InvokeRequest* request) override {
-    return Stream(request, &ControlPlane::Invoke);
+    return Stream(context, request, &ControlPlane::Invoke);
   }
-  grpc::ServerWriteReactor<v1::ListenEvent>* Listen(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::ListenEvent>* Listen(grpc::CallbackServerContext* context,
                                                     const v1::ListenRequest* request) override {
-    return Stream(request, &ControlPlane::Listen);
+    return Stream(context, request, &ControlPlane::Listen);
   }
   grpc::ServerWriteReactor<v1::InstanceEvent>* WatchInstances(
-      grpc::CallbackServerContext*, const v1::ListInstancesRequest* request) override {
-    return Stream(request, &ControlPlane::WatchInstances);
+      grpc::CallbackServerContext* context, const v1::ListInstancesRequest* request) override {
+    return Stream(context, request, &ControlPlane::WatchInstances);
   }
   grpc::ServerUnaryReactor* Send(grpc::CallbackServerContext* context,
                                  const v1::SendRequest* request,

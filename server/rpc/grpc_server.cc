@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(core::EventLoop& l
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.SetMaxReceiveMessageSize(options.message_bytes_max);
   builder.RegisterService(impl->links.service());
   builder.RegisterService(impl->control.service());
   impl->server = builder.BuildAndStart();

@@ -15,6 +15,8 @@ namespace callboard::server {
 struct GrpcServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 9766;  // 0: a free one
+  // One message from a bridge or program. Beyond: ResourceExhausted.
+  int message_bytes_max = 17 * 1024 * 1024;
 };
 
 // Started by Start(); Shutdown() cancels what is open and returns when every reactor has ended,
