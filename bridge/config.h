@@ -61,6 +61,9 @@ struct BridgeConfig {
   absl::Duration hard_wait = absl::Minutes(13);
   // The same for what the control plane answers from memory.
   absl::Duration unary_wait = absl::Seconds(30);
+  // A GET stream whose control plane is lost stays open for that long, silent but for heartbeats,
+  // and goes on when the control plane is back. A request's own stream waits for hard_wait.
+  absl::Duration reattach = absl::Seconds(60);
   // A cached session older than this is asked for again before it is believed.
   absl::Duration session_recheck = absl::Seconds(30);
   BridgeLimits limits;
@@ -114,6 +117,7 @@ struct BridgeGauges {
   StreamGauges streams;
   uint64_t requests = 0;         // HTTP requests, so far
   uint64_t hard_timers = 0;      // waits ended because the control plane was silent
+  uint64_t reattached = 0;       // calls whose stream was listened to after a loss
   uint64_t foreign_refused = 0;  // Origin or Host not ours
   uint64_t envelopes = 0;        // calls answered with a job because they took too long
 };

@@ -145,9 +145,12 @@ std::string_view CertaintyName(v1::Certainty certainty) {
 }
 
 std::string StatusData(const absl::Status& status, bool started) {
-  const bool refused =
-      IsCallersMistake(status) || status.code() == absl::StatusCode::kResourceExhausted;
-  return Data(StatusReason(status), started && !refused);
+  // Unavailable says that nothing was started, Aborted that nobody knows.
+  const bool refused = IsCallersMistake(status) ||
+                       status.code() == absl::StatusCode::kResourceExhausted ||
+                       status.code() == absl::StatusCode::kUnavailable;
+  const bool unknown = status.code() == absl::StatusCode::kAborted;
+  return Data(StatusReason(status), (started && !refused) || unknown);
 }
 
 int StatusHttpCode(const absl::Status& status) {
@@ -181,6 +184,15 @@ bool IsCallersMistake(const absl::Status& status) {
     default:
       return false;
   }
+}
+
+core::JsonObject DiagnosticsOf(const core::EventLoop& loop, absl::Time started) {
+  const absl::Duration age = loop.Now() - started;
+  core::JsonObject json;
+  json.String("call_start",
+              absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", loop.WallNow() - age, absl::UTCTimeZone()));
+  json.Int("call_age_ms", absl::ToInt64Milliseconds(age));
+  return json;
 }
 
 std::string HardTimerData(bool started) { return Data("hard_timer", started); }

@@ -5,7 +5,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "callboard/v1/types.pb.h"
+#include "core/mcp/json.h"
+#include "core/runtime/event_loop.h"
 
 namespace callboard::bridge {
 
@@ -33,5 +36,7 @@ bool IsCallersMistake(const absl::Status& status);
 
 // {"reason":"hard_timer",...}: the control plane was silent for too long.
 std::string HardTimerData(bool started);
+// What a call leaves behind that ended without the control plane (C4): the beginning of it.
+core::JsonObject DiagnosticsOf(const core::EventLoop& loop, absl::Time started);
 
 }  // namespace callboard::bridge

@@ -3,6 +3,7 @@
 
 #include "bridge/errors.h"
 #include "core/mcp/jsonrpc.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::bridge {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 class WaitingExchange final : public Exchange {
  public:
   WaitingExchange(Exchanges& owner, const HttpAnswer& answer, std::string raw_id)
-      : Exchange(owner, answer), raw_id_(std::move(raw_id)) {
+      : Exchange(owner, answer), raw_id_(std::move(raw_id)), started_(owner.loop().Now()) {
     Restart(owner.config().unary_wait);
     WatchPeer();
   }
@@ -22,7 +23,10 @@ class WaitingExchange final : public Exchange {
 
  private:
   void OnHardTimer() override {
-    GiveUp("the control plane did not answer in time", HardTimerData(/*started=*/false));
+    const std::string diagnostics = DiagnosticsOf(owner_.loop(), started_).Take();
+    core::LogWarn("hard_timer", {{"diagnostics", diagnostics}});
+    GiveUp("the control plane did not answer in time",
+           core::SetMember(HardTimerData(/*started=*/false), "diagnostics", diagnostics));
   }
   void GiveUp(std::string_view message, std::string_view data) {
     // What asks for no JSON-RPC response learns it from the status.
@@ -32,6 +36,7 @@ class WaitingExchange final : public Exchange {
   }
 
   std::string raw_id_;
+  absl::Time started_;
 };
 
 }  // namespace

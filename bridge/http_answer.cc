@@ -3,9 +3,11 @@
 
 #include <iterator>
 
+#include "bridge/errors.h"
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
 #include "core/mcp/sse_codec.h"
+#include "core/runtime/strings.h"
 
 namespace callboard::bridge {
 namespace {
@@ -13,6 +15,8 @@ namespace {
 const std::pair<std::string, std::string> kJsonType = {"Content-Type", "application/json"};
 
 }  // namespace
+
+net::HeaderList RetryAfter() { return {{"Retry-After", "2"}}; }
 
 net::HeaderList HttpAnswer::Headers(net::HeaderList first, net::HeaderList extra) const {
   first.insert(first.end(), std::make_move_iterator(extra.begin()),
@@ -49,6 +53,16 @@ void HttpAnswer::Error(int status, std::string_view message, net::HeaderList ext
 void HttpAnswer::RpcError(int status, std::string_view raw_id, int code, std::string_view message,
                           std::string_view raw_data, net::HeaderList extra) const {
   Json(status, core::MakeErrorResponse(raw_id, code, message, raw_data), std::move(extra));
+}
+
+void HttpAnswer::NoSession(std::string_view raw_id) const {
+  RpcError(404, raw_id, core::kSessionNotFound, "session not found; send initialize again");
+}
+
+void HttpAnswer::Failure(std::string_view raw_id, const absl::Status& status) const {
+  const int code = StatusHttpCode(status);
+  RpcError(code, raw_id, core::kServerError, core::Message(status),
+           StatusData(status, /*started=*/false), code == 503 ? RetryAfter() : net::HeaderList());
 }
 
 void HttpAnswer::StartJson(uint64_t size, net::HeaderList extra) const {

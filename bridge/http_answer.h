@@ -6,9 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "net/http_server.h"
 
 namespace callboard::bridge {
+
+// What clients are told to wait after a 503.
+net::HeaderList RetryAfter();
 
 // A handle; copies answer the same request. Loop thread only.
 class HttpAnswer {
@@ -31,6 +35,12 @@ class HttpAnswer {
   // A JSON-RPC error response; `raw_id` may be empty.
   void RpcError(int status, std::string_view raw_id, int code, std::string_view message,
                 std::string_view raw_data = {}, net::HeaderList extra = {}) const;
+
+  // The session of the request is unknown or over: 404.
+  void NoSession(std::string_view raw_id) const;
+  // The control plane could not be asked, or refused; nothing was started. Says when to try again
+  // where that may help.
+  void Failure(std::string_view raw_id, const absl::Status& status) const;
 
   // JSON of known size that follows in pieces through responder(), whatever the client accepts.
   void StartJson(uint64_t size, net::HeaderList extra = {}) const;

@@ -190,9 +190,4 @@ std::string ErrorResult(std::string_view message) {
                      core::QuoteJson(message));
 }
 
-std::string StatusErrorText(std::string_view raw_id, const absl::Status& status, bool started) {
-  return core::MakeErrorResponse(raw_id, core::kServerError, core::Message(status),
-                                 StatusData(status, started));
-}
-
 }  // namespace callboard::bridge

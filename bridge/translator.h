@@ -78,7 +78,5 @@ bool WasCancelledByClient(const v1::CallOutcome& outcome);
 std::string InvalidArgumentsText(const Asked& asked, std::string_view message);
 // {"content":[{"type":"text","text":..}],"isError":true}
 std::string ErrorResult(std::string_view message);
-// The error response for a status between bridge and control plane.
-std::string StatusErrorText(std::string_view raw_id, const absl::Status& status, bool started);
 
 }  // namespace callboard::bridge

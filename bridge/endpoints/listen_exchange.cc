@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "bridge/errors.h"
+#include "bridge/lasting_listen.h"
 #include "bridge/translator.h"
-#include "core/mcp/jsonrpc.h"
-#include "core/runtime/strings.h"
 
 namespace callboard::bridge {
 
@@ -33,7 +31,9 @@ void ListenExchange::Start() {
     request.set_stream(after_->stream());
     *request.mutable_after() = *after_;
   }
-  events_.emplace(core_.client.Listen(std::move(request)),
+  events_.emplace(std::make_unique<LastingListen>(core_.loop, core_.random, core_.client,
+                                                  std::move(request), core_.config.reattach,
+                                                  /*open=*/false),
                   [this](absl::StatusOr<v1::ListenEvent> event) { OnEvent(std::move(event)); });
   AskNext();
 }
@@ -47,18 +47,7 @@ void ListenExchange::OpenEvents() {
 
 void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
   if (finished()) return;
-  if (!event.ok()) {
-    const bool unknown = event.status().code() == absl::StatusCode::kNotFound;
-    if (unknown) core_.sessions.Forget(session_id_);
-    if (sse_.open() && !unknown) {
-      sse_.Close(StreamEnd::kBroken, /*tell=*/false);
-      return Finish();
-    }
-    if (unknown) return End();
-    answer_.RpcError(503, {}, core::kServerError, core::Message(event.status()),
-                     StatusData(event.status(), /*started=*/false));
-    return Finish();
-  }
+  if (!event.ok()) return OnBroken(event.status());
   switch (event->event_case()) {
     case v1::ListenEvent::kReplaying:
       Prime(event->replaying().from());
@@ -83,12 +72,39 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
     case v1::ListenEvent::kChunk:
       return OnChunk(std::move(*event->mutable_chunk()));
     case v1::ListenEvent::kEnd:
+      if (event->end().reason() == "session_ended") core_.sessions.Forget(session_id_);
       return End();
     // Of a newer control plane.
     case v1::ListenEvent::EVENT_NOT_SET:
       break;
   }
   AskNext();
+}
+
+void ListenExchange::OnBroken(const absl::Status& status) {
+  const bool unknown = status.code() == absl::StatusCode::kNotFound;
+  if (unknown) core_.sessions.Forget(session_id_);
+  if (sse_.open() && !unknown) {
+    sse_.Close(StreamEnd::kBroken, /*tell=*/false);
+    return Finish();
+  }
+  if (unknown) return sse_.open() ? End() : AnswerUnknown();
+  answer_.Failure({}, status);
+  Finish();
+}
+
+// The session may have been ended elsewhere while this bridge still believed in it.
+void ListenExchange::AnswerUnknown() {
+  v1::SessionRef request;
+  request.set_session_id(session_id_);
+  core_.client.GetSession(std::move(request),
+                          lifetime_.Wrap([this](const absl::StatusOr<v1::Session>& session) {
+                            if (session.status().code() != absl::StatusCode::kNotFound) {
+                              return End();
+                            }
+                            answer_.NoSession({});
+                            Finish();
+                          }));
 }
 
 // With an id the client can come back before the first event: from where the stream stood when it

@@ -14,7 +14,7 @@
 namespace callboard::bridge {
 
 // Owned by Exchanges; loop thread. Lives until the client goes, the control plane ends the stream,
-// or the stream's maximum life is over.
+// is away for longer than BridgeConfig::reattach, or the stream's maximum life is over.
 class ListenExchange final : public Exchange {
  public:
   // `after`: where to go on; nullopt listens to the session's own stream from now on.
@@ -38,6 +38,8 @@ class ListenExchange final : public Exchange {
   void Relay(const v1::EventId& id, const std::string& text);
   void OnOutcome(const v1::CallOutcome& outcome);
   void OnChunk(v1::BodyChunk chunk);
+  void OnBroken(const absl::Status& status);
+  void AnswerUnknown();
   void End();
   void AskNext() { events_->Ask(); }
 

@@ -27,8 +27,6 @@ constexpr size_t kShownBytesMax = 100;
 constexpr size_t kInstancePrefixMin = 8;
 constexpr uint32_t kInstancesNamed = 20;
 
-net::HeaderList RetryAfter() { return {{"Retry-After", "2"}}; }
-
 bool IsBatch(std::string_view body) {
   const size_t first = body.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && body[first] == '[';
@@ -170,9 +168,7 @@ void McpEndpoint::Serve(const VisitPtr& visit, const SessionInfo& session) {
           visit->answer, {}, [this, visit](const absl::StatusOr<v1::SendResponse>& sent) {
             if (sent.ok()) return visit->answer.Empty(202);
             if (sent.status().code() == absl::StatusCode::kNotFound) return AnswerNoSession(visit);
-            visit->answer.RpcError(StatusHttpCode(sent.status()), {}, core::kServerError,
-                                   core::Message(sent.status()),
-                                   StatusData(sent.status(), /*started=*/false));
+            visit->answer.Failure({}, sent.status());
           }));
 }
 
@@ -247,21 +243,19 @@ void McpEndpoint::Initialize(const VisitPtr& visit) {
   v1::ListInstancesRequest request;
   request.mutable_target()->set_instance(visit->route.instance);
   core_.client.ListInstances(
-      std::move(request),
-      core_.exchanges.Await<v1::ListInstancesResponse>(
-          visit->answer, visit->raw_id(),
-          [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
-            const bool unknown =
-                rows.ok() ? rows->instances_size() == 0 : IsCallersMistake(rows.status());
-            if (unknown) return AnswerNoInstance(visit, "is not connected");
-            if (!rows.ok()) {
-              return visit->answer.RpcError(StatusHttpCode(rows.status()), visit->raw_id(),
-                                            core::kServerError, core::Message(rows.status()),
-                                            StatusData(rows.status(), false), RetryAfter());
-            }
-            if (rows->instances_size() > 1) return AnswerNoInstance(visit, "is not unique");
-            OpenSession(visit, &rows->instances(0));
-          }));
+      std::move(request), core_.exchanges.Await<v1::ListInstancesResponse>(
+                              visit->answer, visit->raw_id(),
+                              [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
+                                const bool unknown = rows.ok() ? rows->instances_size() == 0
+                                                               : IsCallersMistake(rows.status());
+                                if (unknown) return AnswerNoInstance(visit, "is not connected");
+                                if (!rows.ok()) {
+                                  return visit->answer.Failure(visit->raw_id(), rows.status());
+                                }
+                                if (rows->instances_size() > 1)
+                                  return AnswerNoInstance(visit, "is not unique");
+                                OpenSession(visit, &rows->instances(0));
+                              }));
 }
 
 void McpEndpoint::AnswerNoInstance(const VisitPtr& visit, std::string_view problem) {
@@ -307,9 +301,7 @@ void McpEndpoint::OpenSession(const VisitPtr& visit, const v1::InstanceRow* row)
           visit->answer, visit->raw_id(),
           [this, visit, result = std::move(result)](const absl::StatusOr<v1::Session>& session) {
             if (!session.ok()) {
-              return visit->answer.RpcError(StatusHttpCode(session.status()), visit->raw_id(),
-                                            core::kServerError, core::Message(session.status()),
-                                            StatusData(session.status(), false), RetryAfter());
+              return visit->answer.Failure(visit->raw_id(), session.status());
             }
             SessionInfo info = ToSessionInfo(*session);
             info.instance_name = visit->route.instance;
@@ -347,9 +339,7 @@ void McpEndpoint::WithSession(const VisitPtr& visit, WithSessionFn then) {
           [this, visit, then = std::move(then)](const absl::StatusOr<v1::Session>& found) mutable {
             if (!found.ok() && IsCallersMistake(found.status())) return AnswerNoSession(visit);
             if (!found.ok()) {
-              return visit->answer.RpcError(StatusHttpCode(found.status()), visit->raw_id(),
-                                            core::kServerError, core::Message(found.status()),
-                                            StatusData(found.status(), false), RetryAfter());
+              return visit->answer.Failure(visit->raw_id(), found.status());
             }
             SessionInfo& session = core_.sessions.Confirm(ToSessionInfo(*found), core_.loop.Now());
             CheckSurface(visit, session, std::move(then));
@@ -383,8 +373,7 @@ void McpEndpoint::CheckSurface(const VisitPtr& visit, SessionInfo& session, With
 
 void McpEndpoint::AnswerNoSession(const VisitPtr& visit) {
   core_.sessions.Forget(visit->HeaderText(kSessionHeader));
-  visit->answer.RpcError(404, visit->raw_id(), core::kSessionNotFound,
-                         "session not found; send initialize again");
+  visit->answer.NoSession(visit->raw_id());
 }
 
 // ---- GET and DELETE ----
@@ -431,9 +420,7 @@ void McpEndpoint::Delete(const VisitPtr& visit) {
                        if (closed.status().code() == absl::StatusCode::kNotFound) {
                          return AnswerNoSession(visit);
                        }
-                       visit->answer.RpcError(StatusHttpCode(closed.status()), {},
-                                              core::kServerError, core::Message(closed.status()),
-                                              StatusData(closed.status(), false));
+                       visit->answer.Failure({}, closed.status());
                      }));
   });
 }

@@ -5,6 +5,9 @@
 
 #include "bridge/errors.h"
 #include "bridge/facade/rendering.h"
+#include "bridge/lasting_listen.h"
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::bridge {
 namespace {
@@ -23,6 +26,7 @@ RequestExchange::RequestExchange(BridgeCore& core, RequestSpec spec)
       spec_(std::move(spec)),
       hard_wait_(core.config.unary_wait),
       started_(core.loop.Now()),
+      heard_(started_),
       sse_(core.loop, core.random, core.config, core.gauges, answer_) {
   Restart(hard_wait_);
   if (!spec_.collect) WatchPeer();
@@ -56,7 +60,7 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
 void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {
   if (finished()) return;
   if (!event.ok()) return OnBroken(event.status());
-  Restart(hard_wait_);
+  Heard();
   switch (event->event_case()) {
     case v1::InvokeEvent::kAccepted:
       return OpenStream(event->accepted());
@@ -75,10 +79,61 @@ void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {
     case v1::InvokeEvent::EVENT_NOT_SET:
       break;
   }
+  AskNext();
+}
+
+void RequestExchange::OnListenEvent(absl::StatusOr<v1::ListenEvent> event) {
+  if (finished()) return;
+  if (!event.ok()) return OnBroken(event.status());
+  Heard();
+  switch (event->event_case()) {
+    case v1::ListenEvent::kStreamEvent:
+      return Relay(event->stream_event().id(), NotificationText(event->stream_event()));
+    case v1::ListenEvent::kAsk:
+      return Relay(event->ask().id(), AskText(event->ask()));
+    case v1::ListenEvent::kOutcome:
+      return OnOutcome(std::move(*event->mutable_outcome()));
+    case v1::ListenEvent::kChunk:
+      return OnChunk(std::move(*event->mutable_chunk()));
+    case v1::ListenEvent::kEnd:
+      return OnBroken(
+          core::MakeError(absl::StatusCode::kAborted,
+                          fmt::format("the stream of the call ended: {}", event->end().reason())));
+    case v1::ListenEvent::kGap:
+      if (sse_.open()) sse_.Comment(fmt::format("gap {} events lost", event->gap().lost()));
+      break;
+    default:
+      break;
+  }
+  AskNext();
+}
+
+void RequestExchange::AskNext() {
+  if (listened_) return listened_->Ask();
   events_->Ask();
 }
 
+void RequestExchange::Heard() {
+  heard_ = core_.loop.Now();
+  Restart(hard_wait_);
+}
+
+void RequestExchange::Reattach() {
+  ++core_.gauges.reattached;
+  v1::ListenRequest request;
+  request.set_session_id(spec_.session_id);
+  request.set_stream(position_->stream());
+  *request.mutable_after() = *position_;
+  // The hard timer is what ends the wait.
+  listened_.emplace(
+      std::make_unique<LastingListen>(core_.loop, core_.random, core_.client, std::move(request),
+                                      absl::InfiniteDuration(), /*open=*/true),
+      [this](absl::StatusOr<v1::ListenEvent> event) { OnListenEvent(std::move(event)); });
+  AskNext();
+}
+
 void RequestExchange::OpenStream(const v1::Accepted& accepted) {
+  if (accepted.has_id()) position_ = accepted.id();
   if (!sse_.open() && !spec_.collect && spec_.accepts_events) {
     slot_ = StreamSlot(core_, spec_.session_id);
     sse_.Start();
@@ -90,12 +145,13 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
       sse_.StandsAt(FormatEventId(accepted.id()));
     }
   }
-  events_->Ask();
+  AskNext();
 }
 
 void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
-  if (!sse_.open()) return events_->Ask();
-  sse_.Event(FormatEventId(id), text, Guard([this] { events_->Ask(); }));
+  if (id.stream() != 0) position_ = id;
+  if (!sse_.open()) return AskNext();
+  sse_.Event(FormatEventId(id), text, Guard([this] { AskNext(); }));
 }
 
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
@@ -153,16 +209,16 @@ void RequestExchange::StartBody(ResponseText response) {
     answer_.StartJson(response.head.size() + response.body_size + tail_.size());
     answer_.responder().Write(std::move(response.head), nullptr);
   }
-  events_->Ask();
+  AskNext();
 }
 
 void RequestExchange::OnChunk(v1::BodyChunk chunk) {
   if (!body_.Take(chunk)) return Break();
   const bool more = body_.running();
-  auto written = [this] { events_->Ask(); };
+  auto written = [this] { AskNext(); };
   if (spec_.collect) {
     collected_.append(chunk.bytes());
-    return more ? events_->Ask() : Answer(std::move(collected_.append(tail_)));
+    return more ? AskNext() : Answer(std::move(collected_.append(tail_)));
   }
   absl::AnyInvocable<void()> next = nullptr;
   if (more) next = Guard(std::move(written));
@@ -203,23 +259,57 @@ void RequestExchange::Answer(std::string text) {
 
 void RequestExchange::AnswerSessionGone() {
   core_.sessions.Forget(spec_.session_id);
-  constexpr std::string_view kMessage = "session not found; send initialize again";
   if (spec_.collect || sse_.open()) {
-    return Answer(core::MakeErrorResponse(spec_.raw_id, core::kSessionNotFound, kMessage));
+    return Answer(core::MakeErrorResponse(spec_.raw_id, core::kSessionNotFound,
+                                          "session not found; send initialize again"));
   }
-  answer_.RpcError(404, spec_.raw_id, core::kSessionNotFound, kMessage);
+  answer_.NoSession(spec_.raw_id);
   Finish();
+}
+
+void RequestExchange::AnswerCallGone() {
+  core_.sessions.Forget(spec_.session_id);
+  AnswerFailure(absl::AbortedError("the control plane was restarted and no longer knows the call; "
+                                   "whether it has run is not known"),
+                /*started=*/true);
+}
+
+void RequestExchange::AnswerFailure(const absl::Status& status, bool started) {
+  if (status.code() == absl::StatusCode::kUnavailable && !spec_.collect && !sse_.open()) {
+    answer_.Failure(spec_.raw_id, status);
+    return Finish();
+  }
+  std::string data = StatusData(status, started);
+  if (started) data = core::SetMember(data, "diagnostics", Diagnostics());
+  Answer(core::MakeErrorResponse(spec_.raw_id, core::kServerError, core::Message(status), data));
+}
+
+std::string RequestExchange::Diagnostics() const {
+  return DiagnosticsOf(core_.loop, started_)
+      .Int("last_event_age_ms", absl::ToInt64Milliseconds(core_.loop.Now() - heard_))
+      .String("session", spec_.session_id)
+      .String("instance", instance_)
+      .String("last_state", v1::CallPhase_Name(phase_))
+      .Bool("stream", position_.has_value())
+      .Bool("reattaching", listened_.has_value())
+      .Take();
 }
 
 void RequestExchange::OnBroken(const absl::Status& status) {
   if (body_.running()) return Break();
-  if (status.code() == absl::StatusCode::kNotFound) return AnswerSessionGone();
+  if (status.code() == absl::StatusCode::kUnavailable && position_ && !listened_) {
+    return Reattach();
+  }
+  if (status.code() == absl::StatusCode::kNotFound) {
+    return listened_ ? AnswerCallGone() : AnswerSessionGone();
+  }
   if (sse_.open() && sse_.resumable()) {
-    // The call is safe at the control plane: the client comes back with Last-Event-ID.
+    // The call is safe at the control plane, and another reader may have its stream: the client
+    // comes back with Last-Event-ID.
     sse_.Close(StreamEnd::kBroken, /*tell=*/false);
     return Finish();
   }
-  Answer(StatusErrorText(spec_.raw_id, status, /*started=*/true));
+  AnswerFailure(status, /*started=*/true);
 }
 
 void RequestExchange::Break() {
@@ -238,17 +328,13 @@ void RequestExchange::Break() {
 
 void RequestExchange::OnHardTimer() {
   if (body_.running()) return Break();
-  const absl::Time now = core_.loop.Now();
-  std::string data = core::SetMember(HardTimerData(/*started=*/events_.has_value()), "diagnostics",
-                                     core::JsonObject()
-                                         .String("session", spec_.session_id)
-                                         .String("instance", instance_)
-                                         .Int("age_ms", absl::ToInt64Milliseconds(now - started_))
-                                         .String("last_state", v1::CallPhase_Name(phase_))
-                                         .Take());
-  Answer(core::MakeErrorResponse(spec_.raw_id, core::kServerError,
-                                 "the control plane was silent beyond the budget of the call",
-                                 data));
+  const bool started = events_.has_value();
+  const std::string diagnostics = Diagnostics();
+  core::LogWarn("hard_timer", {{"session", spec_.session_id}, {"diagnostics", diagnostics}});
+  Answer(
+      core::MakeErrorResponse(spec_.raw_id, core::kServerError,
+                              "the control plane was silent beyond the budget of the call",
+                              core::SetMember(HardTimerData(started), "diagnostics", diagnostics)));
 }
 
 void RequestExchange::OnTick() {

@@ -32,7 +32,9 @@ struct RequestSpec {
 
 // Answers as plain JSON unless the control plane opens a stream first; bodies of size are written
 // piece by piece, the next asked for when the former was taken. When the client hangs up the call
-// goes on (KEEP) and its stream can be resumed by GET. Owned by Exchanges; loop thread.
+// goes on (KEEP) and its stream can be resumed by GET. When the control plane is lost after the
+// stream was accepted, the stream is listened to as soon as it is back, after the last id that was
+// written; else the answer says whether the call may have run. Owned by Exchanges; loop thread.
 class RequestExchange final : public Exchange {
  public:
   RequestExchange(BridgeCore& core, RequestSpec spec);
@@ -46,8 +48,9 @@ class RequestExchange final : public Exchange {
   void Invoke(v1::InvokeRequest request, std::string instance, std::string slug);
   // Answers without a call, or instead of it. `text` is a whole JSON-RPC response.
   void Answer(std::string text);
-  // Answers that the session is unknown.
-  void AnswerSessionGone();
+  // Answers that the control plane could not be asked or failed: 503 if nothing was started and
+  // trying again may help.
+  void AnswerFailure(const absl::Status& status, bool started);
 
   // A callback that runs only while this request waits for its answer; for unary questions,
   // which have `wait` time from now.
@@ -64,6 +67,11 @@ class RequestExchange final : public Exchange {
   void OnTick() override;
 
   void OnEvent(absl::StatusOr<v1::InvokeEvent> event);
+  void OnListenEvent(absl::StatusOr<v1::ListenEvent> event);
+  // Asks for the next event: the former is consumed.
+  void AskNext();
+  void Heard();
+  void Reattach();
   void OpenStream(const v1::Accepted& accepted);
   // One message on the stream, then the next event.
   void Relay(const v1::EventId& id, const std::string& text);
@@ -74,6 +82,10 @@ class RequestExchange final : public Exchange {
   void OnChunk(v1::BodyChunk chunk);
   void FinishBody();
   void OnBroken(const absl::Status& status);
+  // The session is unknown; or, after a reattachment, the call is.
+  void AnswerSessionGone();
+  void AnswerCallGone();
+  std::string Diagnostics() const;
   // What was sent so far cannot be completed: the client must see that.
   void Break();
 
@@ -83,7 +95,10 @@ class RequestExchange final : public Exchange {
   std::string slug_;
   absl::Duration hard_wait_;
   absl::Time started_;
+  absl::Time heard_;  // the last event of the control plane
   v1::CallPhase phase_ = v1::CALL_PHASE_UNSPECIFIED;
+  // Of the last event of the call's stream that was written.
+  std::optional<v1::EventId> position_;
   std::string outcome_id_;
   std::string tail_;
   std::string collected_;
@@ -91,6 +106,8 @@ class RequestExchange final : public Exchange {
   SseWriter sse_;
   StreamSlot slot_;
   std::optional<EventPump<v1::InvokeEvent>> events_;
+  // Takes the place of events_ after a loss.
+  std::optional<EventPump<v1::ListenEvent>> listened_;
 };
 
 }  // namespace callboard::bridge

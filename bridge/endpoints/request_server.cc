@@ -67,10 +67,7 @@ void RequestServer::ListTools(RequestExchange& exchange, const std::string& seat
   core_.client.GetList(
       std::move(request), exchange.Guard([this, &exchange, seat_id, known = std::move(known)](
                                              absl::StatusOr<v1::GetListResponse> reply) {
-        if (!reply.ok()) {
-          return exchange.Answer(
-              StatusErrorText(exchange.spec().raw_id, reply.status(), /*started=*/false));
-        }
+        if (!reply.ok()) return exchange.AnswerFailure(reply.status(), /*started=*/false);
         if (reply->list().empty() && known != nullptr) return AnswerToolList(exchange, *known);
         if (reply->list().empty()) reply->set_list("[]");
         auto list = std::make_shared<const std::string>(std::move(*reply->mutable_list()));

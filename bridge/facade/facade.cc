@@ -219,7 +219,7 @@ void Facade::AnswerStatus(RequestExchange& exchange, const absl::Status& status)
   if (IsCallersMistake(status)) {
     return AnswerDocument(exchange, RenderFailure(status), /*is_error=*/true);
   }
-  exchange.Answer(StatusErrorText(exchange.spec().raw_id, status, /*started=*/false));
+  exchange.AnswerFailure(status, /*started=*/false);
 }
 
 }  // namespace callboard::bridge

@@ -247,19 +247,93 @@ TEST_F(Calls, CancelledByOthersAreAnswered) {
   EXPECT_NE(stream->body.find("cancelled_by_admin"), std::string::npos);
 }
 
-TEST_F(Calls, WhoseControlPlaneIsLostAreLeftToResume) {
-  const Answer resumable = Call();
+TEST_F(Calls, WhoseControlPlaneIsLostGoOnWhenItIsBack) {
+  const Answer answer = Call();
   Push(Accepted(5));
-  resumable->body.clear();
+  Push(Progress(5, 2));
+  answer->body.clear();
   plane_.invokes.back().script->Push(absl::UnavailableError("cut"));
-  EXPECT_EQ(resumable->body, "");
-  EXPECT_TRUE(resumable->ended);
-  EXPECT_TRUE(resumable->closed);
-  const Answer plain = Call();
+  loop_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(answer->body, "");
+  EXPECT_FALSE(answer->ended);
+  ASSERT_EQ(plane_.listens.size(), 1u);
+  EXPECT_EQ(plane_.listens[0].request.session_id(), session_);
+  EXPECT_EQ(plane_.listens[0].request.stream(), 5u);
+  EXPECT_EQ(plane_.listens[0].request.after().n(), 2u);
+  v1::ListenEvent outcome;
+  *outcome.mutable_outcome() = Result("{}").outcome();
+  outcome.mutable_outcome()->set_client_request_id("1");
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 8, 1);
+  plane_.listens[0].script->Push(outcome);
+  EXPECT_EQ(answer->body,
+            "event: message\nid: 5.8.1\n"
+            R"(data: {"jsonrpc":"2.0","id":1,"result":{}})"
+            "\n\n");
+  EXPECT_TRUE(answer->ended);
+  EXPECT_EQ(bridge_->gauges().reattached, 1u);
+}
+
+TEST_F(Calls, ThatARestartedControlPlaneDoesNotKnowEndAsUnknown) {
+  const Answer answer = Call();
+  Push(Accepted(5));
+  answer->body.clear();
   plane_.invokes.back().script->Push(absl::UnavailableError("cut"));
-  EXPECT_NE(
-      plain->body.find(R"("data":{"reason":"control_plane_unavailable","certainty":"unknown"})"),
-      std::string::npos);
+  loop_.RunFor(absl::Seconds(1));
+  plane_.listens.at(0).script->Push(absl::NotFoundError("no such session"));
+  EXPECT_NE(answer->body.find(R"("id":1,"error":{"code":-32000)"), std::string::npos);
+  EXPECT_NE(answer->body.find(R"("reason":"outcome_unknown","certainty":"unknown")"),
+            std::string::npos);
+  EXPECT_NE(answer->body.find(R"("reattaching":true)"), std::string::npos);
+  EXPECT_TRUE(answer->ended);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(Calls, WhoseControlPlaneStaysAwayEndByTheHardTimer) {
+  Restart({.hard_wait = absl::Seconds(30)});
+  session_.clear();
+  const Answer answer = Call();
+  Push(Accepted(5));
+  plane_.invokes.back().script->Push(absl::UnavailableError("cut"));
+  for (int i = 0; i < 29; ++i) {
+    loop_.RunFor(absl::Seconds(1));
+    if (!plane_.listens.empty() && plane_.listens.back().script->waiting) {
+      plane_.listens.back().script->Push(absl::UnavailableError("still away"));
+    }
+  }
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Seconds(3));
+  EXPECT_NE(answer->body.find(R"("reason":"hard_timer","certainty":"unknown")"), std::string::npos);
+  EXPECT_NE(answer->body.find(R"("call_start":")"), std::string::npos);
+  EXPECT_NE(answer->body.find(R"("session":")" + session_ + '"'), std::string::npos);
+  EXPECT_TRUE(answer->ended);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(Calls, LostBeforeTheirStreamSayWhetherTheyMayHaveRun) {
+  const Answer unknown = Call();
+  plane_.invokes.back().script->Push(absl::AbortedError("lost on the way"));
+  EXPECT_EQ(unknown->status, 200);
+  EXPECT_NE(unknown->body.find(R"("reason":"outcome_unknown","certainty":"unknown")"),
+            std::string::npos);
+  const Answer not_started = Call();
+  plane_.invokes.back().script->Push(absl::UnavailableError("nobody answers"));
+  EXPECT_EQ(not_started->status, 503);
+  EXPECT_EQ(not_started->Header("Retry-After"), "2");
+  EXPECT_NE(not_started->body.find(
+                R"("data":{"reason":"control_plane_unavailable","certainty":"not_started"})"),
+            std::string::npos);
+}
+
+TEST_F(Calls, WhoseStreamAnotherBridgeTookOverAreLeftToIt) {
+  const Answer answer = Call();
+  Push(Accepted(5));
+  answer->body.clear();
+  plane_.invokes.back().script->Push(absl::AbortedError("taken over"));
+  loop_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(answer->body, "");
+  EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->closed);
+  EXPECT_TRUE(plane_.listens.empty());
 }
 
 TEST_F(Calls, EndByTheHardTimerWhenTheControlPlaneIsSilent) {

@@ -111,6 +111,33 @@ TEST_F(Listening, ResumeWhileTheControlPlaneIsAwayIsToBeTriedAgain) {
   const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
   Push(absl::UnavailableError("cut"));
   EXPECT_EQ(answer->status, 503);
+  EXPECT_EQ(answer->Header("Retry-After"), "2");
+  EXPECT_EQ(answer->body,
+            R"({"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"cut","data":)"
+            R"({"reason":"control_plane_unavailable","certainty":"not_started"}}})");
+}
+
+TEST_F(Listening, ASessionThatWasEndedElsewhereIsNotFoundAndForgotten) {
+  const std::string session = Open();
+  plane_.sessions.clear();
+  const Answer answer = Get(session, {{"Last-Event-ID", "5.7.2"}});
+  Push(absl::NotFoundError("no such session"));
+  EXPECT_EQ(answer->status, 404);
+  EXPECT_NE(answer->body.find("-32001"), std::string::npos);
+  const int asked = plane_.gets;
+  EXPECT_EQ(PostIn(session, R"({"jsonrpc":"2.0","id":2,"method":"ping"})")->status, 404);
+  EXPECT_EQ(plane_.gets, asked + 1) << "the cache does not answer for it any more";
+}
+
+TEST_F(Listening, ASessionThatEndsOnItsStreamIsForgotten) {
+  const std::string session = Open();
+  const Answer answer = Get(session);
+  plane_.sessions.clear();
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("session_ended");
+  Push(end);
+  EXPECT_TRUE(answer->ended);
+  EXPECT_EQ(PostIn(session, R"({"jsonrpc":"2.0","id":2,"method":"ping"})")->status, 404);
 }
 
 TEST_F(Listening, RefusesWhatItCannotServe) {
@@ -128,18 +155,86 @@ TEST_F(Listening, RefusesWhatItCannotServe) {
   EXPECT_TRUE(plane_.listens.empty());
 }
 
-TEST_F(Listening, EndsWhenAnotherTakesOverOrTheSourceFails) {
-  const std::string session = Open();
-  const Answer first = Get(session);
+TEST_F(Listening, EndsWhenAnotherTakesOver) {
+  const Answer first = Get(Open());
   v1::ListenEvent end;
   end.mutable_end()->set_reason("taken_over");
   Push(end);
   EXPECT_TRUE(first->ended);
-  const Answer second = Get(session);
-  Push(absl::UnavailableError("cut"));
-  EXPECT_TRUE(second->ended);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
   EXPECT_EQ(bridge_->gauges().streams.open, 0u);
+}
+
+TEST_F(Listening, OutlivesTheControlPlanesAbsence) {
+  const std::string session = Open();
+  const Answer answer = Get(session);
+  Push(Notice(1));
+  answer->body.clear();
+  Push(absl::UnavailableError("cut"));
+  loop_.RunFor(absl::Seconds(1));
+  ASSERT_GE(plane_.listens.size(), 2u);
+  Push(absl::UnavailableError("still away"));
+  loop_.RunFor(absl::Seconds(20));
+  EXPECT_EQ(answer->body, ": ping\n\n");
+  EXPECT_FALSE(answer->ended);
+
+  const v1::ListenRequest& request = plane_.listens.back().request;
+  EXPECT_EQ(request.session_id(), session);
+  EXPECT_EQ(request.stream(), 0u);
+  EXPECT_EQ(request.after().term(), 7u);
+  EXPECT_EQ(request.after().n(), 1u);
+  answer->body.clear();
+  v1::ListenEvent replaying;
+  *replaying.mutable_replaying()->mutable_from() = Id(0, 7, 1);
+  Push(replaying);
+  Push(Live());
+  Push(Notice(2));
+  EXPECT_EQ(answer->body,
+            "event: message\nid: 0.7.2\n"
+            R"(data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"})"
+            "\n\n")
+      << "the client sees neither a second priming event nor a gap";
+}
+
+TEST_F(Listening, GoesOnWhenAControlPlaneThatShutsDownIsBack) {
+  const Answer answer = Get(Open());
+  Push(Notice(1));
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("drain");
+  Push(end);
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(plane_.listens.size(), 2u);
+}
+
+TEST_F(Listening, EndsWhenTheControlPlaneStaysAway) {
+  Restart({.reattach = absl::Seconds(5)});
+  const Answer answer = Get(Open());
+  Push(Notice(1));
+  for (int i = 0; i < 100 && !answer->ended; ++i) {
+    Push(absl::UnavailableError("cut"));
+    loop_.RunFor(absl::Milliseconds(200));
+  }
+  EXPECT_TRUE(answer->ended);
+  EXPECT_TRUE(answer->closed);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+  EXPECT_EQ(bridge_->gauges().streams, 0u);
+}
+
+TEST_F(Listening, ABodyThatIsLostHalfwayIsCutSoThatItIsFetchedAgain) {
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->set_client_request_id("1");
+  outcome.mutable_outcome()->mutable_body()->set_size(4);
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 3);
+  Push(outcome);
+  v1::ListenEvent chunk;
+  chunk.mutable_chunk()->set_bytes("nu");
+  Push(chunk);
+  Push(absl::UnavailableError("cut"));
+  EXPECT_TRUE(answer->aborted);
+  EXPECT_EQ(plane_.listens.size(), 1u);
 }
 
 TEST_F(Listening, AsksForTheNextEventWhenTheFormerIsTaken) {
