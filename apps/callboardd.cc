@@ -2,25 +2,24 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "apps/local_control_plane_client.h"
+#include "apps/mcp_face.h"
 #include "apps/program.h"
 #include "apps/server_settings.h"
 #include "apps/settings_source.h"
-#include "bridge/bridge.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/offload.h"
 #include "core/runtime/random.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
-#include "net/http_server.h"
-#include "net/tcp.h"
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
 #include "server/store/memory_store.h"
@@ -29,8 +28,6 @@
 
 namespace callboard::apps {
 namespace {
-
-constexpr size_t kConnectionsBesideStreams = 2'000;
 
 struct Options {
   std::string host = "127.0.0.1";
@@ -53,27 +50,11 @@ int Fail(const absl::Status& status) {
   return 2;
 }
 
-std::vector<std::string> SplitList(const std::string& text) {
-  return absl::StrSplit(text, ',', absl::SkipWhitespace());
-}
-
-bridge::BridgeConfig MakeBridgeConfig(const Options& options, const ServerSettings& settings) {
-  bridge::BridgeConfig config;
-  config.name = options.name;
-  config.version = CALLBOARD_VERSION;
-  config.heartbeat = settings.heartbeat;
-  config.open_stream_after = settings.open_stream_after;
-  config.retry = settings.retry;
-  config.stream_life_max = settings.stream_life;
-  config.slow_reader = settings.slow_reader;
-  config.envelope_after = settings.envelope_after;
-  config.limits.streams_max = settings.streams_max;
-  config.limits.streams_per_session_max = settings.streams_per_session_max;
-  config.allowed_hosts = SplitList(settings.allowed_hosts);
-  config.allowed_origins = SplitList(settings.allowed_origins);
-  config.hard_wait =
-      settings.budgets.queue + settings.budgets.heavy_call + 2 * settings.budgets.upper_wait_margin;
-  return config;
+// What a bridge of its own may send: parameters, and some room for what goes with them.
+int MessageBytesMax(const server::Limits& limits) {
+  constexpr uint64_t kBeside = 1 << 20;
+  return static_cast<int>(
+      std::min<uint64_t>(limits.params_bytes_max + kBeside, std::numeric_limits<int>::max()));
 }
 
 std::string StorePath(const Options& options, const ServerSettings& settings) {
@@ -118,39 +99,29 @@ int Serve(const Options& options, const ServerSettings& settings) {
   config.limits = settings.limits;
   server::ControlPlane control_plane(loop, random, *offload, store, config);
   auto client = MakeLocalControlPlaneClient(control_plane);
-  bridge::BridgeConfig bridge_config = MakeBridgeConfig(options, settings);
+  bridge::BridgeConfig bridge_config = settings.bridge.config;
+  bridge_config.name = options.name;
+  bridge_config.version = CALLBOARD_VERSION;
   bridge_config.store_status = [&store] { return store.status(); };
-  bridge::Bridge mcp_bridge(loop, random, *client, std::move(bridge_config));
-  net::HttpServerLimits http_limits;
-  http_limits.write_timeout = settings.peer_timeout;
-  // Requests come beside the streams.
-  http_limits.connections_max = settings.streams_max + kConnectionsBesideStreams;
-  net::HttpServer http(
-      loop, http_limits,
-      [&mcp_bridge](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
-        mcp_bridge.Handle(std::move(request), std::move(responder));
-      });
-
-  net::TcpOptions tcp;
-  tcp.user_timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(settings.peer_timeout));
-  auto listener = net::ListenTcp(loop, options.host, options.port, tcp);
-  if (!listener.ok()) return Fail(listener.status());
-  const uint16_t http_port = listener->port;
-  auto grpc = server::GrpcServer::Start(loop, control_plane, {options.host, options.grpc_port});
+  McpFace face(loop, random, *client, std::move(bridge_config), settings.bridge.peer_timeout);
+  if (auto status = face.Listen(options.host, options.port); !status.ok()) return Fail(status);
+  auto grpc = server::GrpcServer::Start(
+      loop, control_plane, {options.host, options.grpc_port, MessageBytesMax(settings.limits)});
   if (!grpc.ok()) return Fail(grpc.status());
   server::GrpcServer& grpc_server = **grpc;
-  http.Serve(std::move(listener->listener));
+  face.Serve();
   grpc_server.SetServing(true);
 
-  const auto ports = fmt::format("{{\"http\":{},\"grpc\":{}}}\n", http_port, grpc_server.port());
+  const auto ports = fmt::format("{{\"http\":{},\"grpc\":{}}}\n", face.port(), grpc_server.port());
   if (auto status = WriteFileAtomically(options.state_dir + "/ports.json", ports); !status.ok()) {
     return Fail(status);
   }
-  core::LogInfo("ready", {{"http", fmt::format("{}:{}", options.host, http_port)},
-                          {"grpc", fmt::format("{}:{}", options.host, grpc_server.port())},
-                          {"term", control_plane.term()},
-                          {"stream_heartbeat", absl::FormatDuration(settings.heartbeat)}});
-  std::printf("callboardd ready http=%s:%u grpc=%s:%u\n", options.host.c_str(), http_port,
+  core::LogInfo("ready",
+                {{"http", fmt::format("{}:{}", options.host, face.port())},
+                 {"grpc", fmt::format("{}:{}", options.host, grpc_server.port())},
+                 {"term", control_plane.term()},
+                 {"stream_heartbeat", absl::FormatDuration(settings.bridge.config.heartbeat)}});
+  std::printf("callboardd ready http=%s:%u grpc=%s:%u\n", options.host.c_str(), face.port(),
               options.host.c_str(), grpc_server.port());
   std::fflush(stdout);
 
@@ -168,11 +139,11 @@ int Serve(const Options& options, const ServerSettings& settings) {
     });
   };
   auto signals = OnTermination(loop, [&] {
-    core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.drain)}});
+    const absl::Duration grace = settings.bridge.drain;
+    core::LogInfo("draining", {{"grace", absl::FormatDuration(grace)}});
     grpc_server.SetServing(false);
-    http.Drain();
-    mcp_bridge.Drain(settings.drain, [&] {
-      control_plane.Drain(settings.drain, [&] {
+    face.Drain(grace, [&, grace] {
+      control_plane.Drain(grace, [&] {
         // gRPC's reactors end on the loop, so its shutdown waits on a thread of its own.
         shutdown = std::thread([&] {
           grpc_server.Shutdown(absl::Seconds(1));
@@ -181,7 +152,9 @@ int Serve(const Options& options, const ServerSettings& settings) {
       });
     });
   });
+  auto watchdog = WatchLoop(loop, settings.watchdog);
   loop.Run();
+  watchdog = nullptr;
   if (shutdown.joinable()) shutdown.join();
   if (!flushed.ok()) {
     core::LogError("store_not_flushed", {{"reason", core::Message(flushed)}});

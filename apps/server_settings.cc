@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "absl/status/statusor.h"
-#include "bridge/config.h"
+#include "apps/read_count.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
 
@@ -12,51 +11,10 @@ namespace callboard::apps {
 namespace {
 
 template <class T>
-void ReadCount(core::Settings& settings, std::string_view key, T* value, int64_t min) {
-  auto number = static_cast<int64_t>(*value);
-  settings.Read(key, &number, min, 1'000'000'000);
-  *value = static_cast<T>(number);
-}
-
-template <class T>
 void ReadSize(core::Settings& settings, std::string_view key, T* value) {
   auto bytes = static_cast<uint64_t>(*value);
   settings.ReadBytes(key, &bytes);
   *value = static_cast<T>(bytes);
-}
-
-struct HeartbeatSettings {
-  absl::Duration wanted = absl::Seconds(15);
-  std::vector<absl::Duration> path_idle_timeouts;
-  std::string path = "local";
-};
-
-HeartbeatSettings ReadHeartbeat(core::Settings& settings) {
-  HeartbeatSettings beat;
-  settings.Read("bridge.heartbeat", &beat.wanted);
-  settings.Read("bridge.path_idle_timeouts", &beat.path_idle_timeouts);
-  settings.Read("bridge.path", &beat.path);
-  return beat;
-}
-
-// Streams are looked after once a second.
-absl::StatusOr<absl::Duration> EffectiveHeartbeat(const HeartbeatSettings& beat) {
-  if (beat.path != "local" && beat.path != "wan") {
-    return core::MakeError(
-        absl::StatusCode::kInvalidArgument,
-        fmt::format("bridge.path: '{}': expected \"local\" or \"wan\"", beat.path));
-  }
-  const absl::Duration heartbeat =
-      bridge::HeartbeatFor(beat.wanted, beat.path_idle_timeouts, beat.path == "wan");
-  if (heartbeat < absl::Seconds(1)) {
-    return core::MakeError(
-        absl::StatusCode::kInvalidArgument,
-        fmt::format("the heartbeat of streams would be {}, and at least 1s is possible: give "
-                    "bridge.heartbeat >= 1s and only bridge.path_idle_timeouts >= 2.5s (the "
-                    "heartbeat is 40 % of the shortest)",
-                    absl::FormatDuration(heartbeat)));
-  }
-  return heartbeat;
 }
 
 // A setting that is one of two words.
@@ -112,27 +70,25 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   ReadSize(settings, "limits.params_bytes_max", &limits.params_bytes_max);
   ReadSize(settings, "limits.result_bytes_max", &limits.result_bytes_max);
 
-  const HeartbeatSettings beat = ReadHeartbeat(settings);
-  settings.Read("bridge.open_stream_after", &out->open_stream_after);
-  settings.Read("bridge.retry", &out->retry);
-  settings.Read("bridge.drain", &out->drain);
-  settings.Read("bridge.stream_life", &out->stream_life);
-  settings.Read("bridge.slow_reader", &out->slow_reader);
-  settings.Read("bridge.peer_timeout", &out->peer_timeout);
-  settings.Read("bridge.envelope_after", &out->envelope_after);
-  ReadCount(settings, "bridge.streams_max", &out->streams_max, 1);
-  ReadCount(settings, "bridge.streams_per_session_max", &out->streams_per_session_max, 1);
-  settings.Read("bridge.allowed_hosts", &out->allowed_hosts);
-  settings.Read("bridge.allowed_origins", &out->allowed_origins);
+  const absl::Duration call_hard_wait =
+      budgets.queue + budgets.heavy_call + budgets.upper_wait_margin;
+  out->bridge.config.hard_wait = call_hard_wait + budgets.upper_wait_margin;
+  const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
+  settings.Read("runtime.watchdog", &out->watchdog);
 
   const absl::Status store = ReadStore(settings, out);
 
   CALLBOARD_RETURN_IF_ERROR(settings.Finish());
   CALLBOARD_RETURN_IF_ERROR(store);
-  CALLBOARD_ASSIGN_OR_RETURN(out->heartbeat, EffectiveHeartbeat(beat));
-  settings.Derive("bridge.heartbeat, effective", absl::FormatDuration(out->heartbeat),
-                  "the least of bridge.heartbeat, 40 % of bridge.path_idle_timeouts, 10s if "
-                  "bridge.path is wan");
+  CALLBOARD_RETURN_IF_ERROR(bridge);
+  if (out->bridge.config.hard_wait < call_hard_wait) {
+    return core::MakeError(
+        absl::StatusCode::kInvalidArgument,
+        fmt::format("bridge.hard_wait ({}) must not be less than budgets.queue + "
+                    "budgets.heavy_call + budgets.upper_wait_margin ({})",
+                    absl::FormatDuration(out->bridge.config.hard_wait),
+                    absl::FormatDuration(call_hard_wait)));
+  }
   return server::CheckOrder(budgets);
 }
 

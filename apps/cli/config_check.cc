@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "apps/agent_settings.h"
+#include "apps/bridge_settings.h"
 #include "apps/cli/client_config.h"
 #include "apps/cli/seat_table.h"
 #include "apps/cli/verbs.h"
@@ -27,6 +28,9 @@ int Check(const Cli& cli, const CheckOptions& options) {
   if (options.program == "server") {
     ServerSettings server;
     status = ReadServerSettings(settings, &server);
+  } else if (options.program == "bridge") {
+    LoneBridgeSettings bridge;
+    status = ReadLoneBridgeSettings(settings, &bridge);
   } else {
     AgentSettings agent;
     status = ReadAgentSettings(settings, &agent);
@@ -67,8 +71,10 @@ void AddConfigVerb(CLI::App& app, Cli& cli) {
   auto options = std::make_shared<CheckOptions>();
   auto* check = config->add_subcommand(
       "check", "Check settings as the programs do; print them with their source");
-  check->add_option("program", options->program, "server (callboardd) or agent (callboard-agent)")
-      ->check(CLI::IsMember({"server", "agent"}))
+  check
+      ->add_option("program", options->program,
+                   "server (callboardd), bridge (callboard-bridge) or agent (callboard-agent)")
+      ->check(CLI::IsMember({"server", "bridge", "agent"}))
       ->capture_default_str();
   check->add_option("--config", options->config, "TOML file");
   check->add_option("--set", options->assignments, "One setting: --set budgets.queue=10m")

@@ -43,7 +43,7 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture
 def stage(tmp_path, request):
-    for program in ("callboardd", "callboard-agent", "callboard"):
+    for program in ("callboardd", "callboard-agent", "callboard-bridge", "callboard"):
         if not (BINARIES / program).exists():
             pytest.fail(f"{BINARIES / program} is missing: tools/build release")
     made = Stage(tmp_path)

@@ -122,6 +122,7 @@ class Stage:
         self.grpc_port = 0
         self._programs = []
         self._closers = []
+        self._stoppers = []
         self._settings = {}
 
     # -- programs ----------------------------------------------------------------------------------
@@ -148,6 +149,23 @@ class Stage:
         found = json.loads(ports.read_text())
         self.port, self.grpc_port = found["http"], found["grpc"]
         return self.control_plane
+
+    def start_bridge(self, name="bridge", port=0, control_plane=None, wait=True, **settings):
+        """A bridge of its own on the stage's control plane; .port is where it serves."""
+        state = self.folder / name
+        state.mkdir(exist_ok=True)
+        ports = state / "ports.json"
+        ports.unlink(missing_ok=True)
+        command = [BINARIES / "callboard-bridge", "--control-plane",
+                   control_plane or f"127.0.0.1:{self.grpc_port}", "--host", "127.0.0.1", "--port", port,
+                   "--state-dir", state, "--log-level", "debug"]
+        for key, value in settings.items():
+            command += ["--set", f"{key.replace('__', '.')}={value}"]
+        bridge = self.start(command, name)
+        if wait:
+            wait_until(ports.exists, 15, f"{name} is ready:\n{bridge.output()[-2000:]}")
+            bridge.port = json.loads(ports.read_text())["http"]
+        return bridge
 
     def restart_control_plane(self):
         """Once more on the same ports, with the same folder and settings."""
@@ -212,7 +230,13 @@ class Stage:
     def on_close(self, action):
         self._closers.append(action)
 
+    def on_stop(self, action):
+        """Runs before the programs are ended."""
+        self._stoppers.append(action)
+
     def close(self):
+        for action in reversed(self._stoppers):
+            action()
         for program in reversed(self._programs):
             program.end()
         for action in reversed(self._closers):
@@ -228,9 +252,9 @@ class Stage:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def get(self, path):
+    def get(self, path, port=None, timeout=5):
         """(status, parsed body) of a GET, or (0, None) when nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=timeout)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -248,9 +272,9 @@ class Stage:
         wait_until(lambda: (self.get("/v1/readyz")[1] or {}).get("ready_instance_count", 0) >= count,
                    seconds, f"{count} ready seats")
 
-    def client(self, path="/mcp/counting"):
+    def client(self, path="/mcp/counting", port=None):
         """A client with a session; by default on the counting server's own tools."""
-        client = McpClient(self.port, path)
+        client = McpClient(port or self.port, path)
         client.initialize()
         return client
 

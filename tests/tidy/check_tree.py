@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "server/store": ["core/", "server/domain/", "server/flows/", "server/store/", "callboard/v1/"],
     "server/rpc": ["core/", "server/domain/", "server/flows/", "server/rpc/", "callboard/v1/"],
     "bridge": ["core/", "net/", "bridge/", "callboard/v1/"],
+    "bridge/grpc_client": ["core/", "bridge/", "callboard/v1/"],
     "backend_agent": ["core/", "backend_agent/", "callboard/v1/"],
     "backend_agent/backends": ["core/", "net/", "backend_agent/", "callboard/v1/"],
     "backend_agent/grpc_link": ["core/", "backend_agent/", "callboard/v1/"],
@@ -31,9 +32,12 @@ MAY_INCLUDE = {
 AGENT_WINGS = ["backend_agent/backends/", "backend_agent/discovery/", "backend_agent/storage/",
                "backend_agent/grpc_link/"]
 
+GRPC_ADAPTERS = ["server/rpc", "backend_agent/grpc_link", "bridge/grpc_client", "apps/cli"]
+BRIDGE_WING = "bridge/grpc_client/"
+
 # (what, pattern, folders where it is allowed, why)
 FORBIDDEN = [
-    ("grpcpp", r"#include <grpcpp/", ["server/rpc", "backend_agent/grpc_link", "bridge/grpc_client", "apps/cli"],
+    ("grpcpp", r"#include <grpcpp/", GRPC_ADAPTERS,
      "gRPC belongs to the adapters"),
     ("Beast", r"#include <boost/beast", ["net"], "Beast belongs to net"),
     ("Asio", r"#include <boost/asio", ["core/runtime", "net", "backend_agent/backends",
@@ -81,11 +85,13 @@ def check_source(path, text):
             ours = target.split("/")[0] in PRODUCT + ["tests", "bench", "callboard"]
             if ours and not any(target.startswith(p) for p in MAY_INCLUDE[rule]):
                 out.append(f'{path}:{number}: includes "{target}"; {rule} may include {", ".join(MAY_INCLUDE[rule])}')
-            if "grpc.pb.h" in target and not allowed(path, ["server/rpc", "backend_agent/grpc_link", "apps/cli"]):
+            if "grpc.pb.h" in target and not allowed(path, GRPC_ADAPTERS):
                 out.append(f"{path}:{number}: service stubs belong to the gRPC adapters")
             if rule == "backend_agent" and not longest([w[:-1] for w in AGENT_WINGS], path):
                 if any(target.startswith(w) for w in AGENT_WINGS):
                     out.append(f'{path}:{number}: includes "{target}"; the agent\'s core may not see its side wings')
+            if rule == "bridge" and target.startswith(BRIDGE_WING):
+                out.append(f'{path}:{number}: includes "{target}"; the bridge\'s core may not see its side wing')
         code = re.sub(r"//.*", "", line)
         for what, pattern, where, why in FORBIDDEN:
             if re.search(pattern, code) and not allowed(path, where):
@@ -143,6 +149,8 @@ def self_test():
         (check_source, "server/flows/a.cc", "// p\nauto t = std::chrono::steady_clock::now();\n", 1),
         (check_source, "server/flows/a.cc", "// p steady_clock::now is forbidden\n", 0),
         (check_source, "backend_agent/a.cc", '// p\n#include "backend_agent/backends/http_backend.h"\n', 1),
+        (check_source, "bridge/a.cc", '// p\n#include "bridge/grpc_client/b.h"\n', 1),
+        (check_source, "bridge/grpc_client/a.cc", '// p\n#include "bridge/config.h"\n', 0),
         (check_source, "core/mcp/a.cc", '// p\n#include "callboard/v1/agent.pb.h"\n', 1),
         (check_source, "core/mcp/a.cc", "#include <string>\n", 1),
         (check_any, "core/util/a.cc", "", 1),

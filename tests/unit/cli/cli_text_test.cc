@@ -71,7 +71,7 @@ TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {
   ASSERT_TRUE(settings.AddAssignment("bridge.path=wan").ok());
   ServerSettings server;
   ASSERT_TRUE(ReadServerSettings(settings, &server).ok());
-  EXPECT_EQ(server.heartbeat, absl::Seconds(10));
+  EXPECT_EQ(server.bridge.config.heartbeat, absl::Seconds(10));
   std::string shown;
   for (const auto& row : settings.effective()) {
     if (row.key.starts_with("bridge.heartbeat") || row.key.starts_with("bridge.path")) {

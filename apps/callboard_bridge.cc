@@ -1,0 +1,137 @@
+// callboard-bridge: MCP over HTTP in front of a control plane that runs elsewhere.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "apps/bridge_settings.h"
+#include "apps/mcp_face.h"
+#include "apps/program.h"
+#include "apps/settings_source.h"
+#include "bridge/grpc_client/grpc_control_plane_client.h"
+#include "core/runtime/asio_event_loop.h"
+#include "core/runtime/random.h"
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
+
+namespace callboard::apps {
+namespace {
+
+struct Options {
+  std::string control_plane = "127.0.0.1:9766";
+  std::string host = "127.0.0.1";
+  uint16_t port = 9765;
+  std::string name = "callboard";
+  std::string state_dir;
+  std::string config;
+  std::vector<std::string> assignments;
+  std::string log_level = "info";
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "callboard-bridge: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
+absl::StatusOr<std::vector<std::string>> Addresses(const std::string& text) {
+  const std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
+  for (const std::string& address : addresses) {
+    const size_t colon = address.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
+      return core::MakeError(absl::StatusCode::kInvalidArgument,
+                             fmt::format("--control-plane {}: expected HOST:PORT", address));
+    }
+  }
+  if (addresses.empty()) {
+    return absl::InvalidArgumentError("--control-plane: expected HOST:PORT, at least one");
+  }
+  return addresses;
+}
+
+// Everything that lives as long as the process, in the order of construction.
+int Serve(const Options& options, const std::vector<std::string>& addresses,
+          LoneBridgeSettings settings) {
+  core::AsioEventLoop loop;
+  core::SecureRandom random;
+  bridge::BridgeConfig config = settings.bridge.config;
+  config.name = options.name;
+  config.version = CALLBOARD_VERSION;
+  auto client =
+      bridge::MakeGrpcControlPlaneClient(loop, {.addresses = addresses,
+                                                .connect_wait = settings.bridge.control_plane_wait,
+                                                .unary_wait = config.unary_wait,
+                                                .skill_wait = config.hard_wait,
+                                                .keepalive = settings.bridge.control_plane_ping});
+  McpFace face(loop, random, *client, config, settings.bridge.peer_timeout);
+  if (auto status = face.Listen(options.host, options.port); !status.ok()) return Fail(status);
+  face.Serve();
+
+  const auto ports = fmt::format("{{\"http\":{}}}\n", face.port());
+  if (auto status = WriteFileAtomically(options.state_dir + "/ports.json", ports); !status.ok()) {
+    return Fail(status);
+  }
+  core::LogInfo("ready", {{"http", fmt::format("{}:{}", options.host, face.port())},
+                          {"control_plane", options.control_plane},
+                          {"stream_heartbeat", absl::FormatDuration(config.heartbeat)}});
+  std::printf("callboard-bridge ready http=%s:%u\n", options.host.c_str(), face.port());
+  std::fflush(stdout);
+
+  auto signals = OnTermination(loop, [&] {
+    core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.bridge.drain)}});
+    face.Drain(settings.bridge.drain, [&loop] { loop.Stop(); });
+  });
+  auto watchdog = WatchLoop(loop, settings.watchdog);
+  loop.Run();
+  watchdog = nullptr;
+  core::LogInfo("stopped");
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  PrepareProcess();
+  RaiseFileLimit();
+  Options options;
+  CLI::App app("Callboard's bridge: MCP on HTTP in front of a control plane on gRPC.");
+  app.set_version_flag("--version", CALLBOARD_VERSION);
+  app.add_option("--control-plane", options.control_plane,
+                 "HOST:PORT of callboardd's gRPC port; others after commas, for when it is away")
+      ->capture_default_str();
+  app.add_option("--host", options.host, "Address the port listens on")->capture_default_str();
+  app.add_option("--port", options.port, "HTTP port for MCP clients; 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--name", options.name, "Name shown to clients and other gateways")
+      ->capture_default_str();
+  app.add_option("--state-dir", options.state_dir, "Folder for ports.json");
+  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
+  app.add_option("--set", options.assignments, "One setting: --set bridge.heartbeat=10s")
+      ->allow_extra_args(false);
+  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  core::LogLevel level = core::LogLevel::kInfo;
+  if (!core::ParseLogLevel(options.log_level, &level)) {
+    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
+                                           ": expected debug, info, warn, error or off"));
+  }
+  auto addresses = Addresses(options.control_plane);
+  if (!addresses.ok()) return Fail(addresses.status());
+  if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("bridge");
+  auto settings = LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings);
+  if (!settings.ok()) return Fail(settings.status());
+  if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
+
+  core::StartLogging(level);
+  const int result = Serve(options, *addresses, *std::move(settings));
+  core::StopLogging();
+  return result;
+}
+
+}  // namespace
+}  // namespace callboard::apps
+
+int main(int argc, char** argv) { return callboard::apps::Main(argc, argv); }
