@@ -19,7 +19,7 @@ SimSettings DrawSettings(core::Random& random) {
   bridge::BridgeConfig& bridge = settings.bridge;
   bridge.heartbeat = absl::Seconds(5);
   bridge.open_stream_after = absl::Milliseconds(random.Below(3) * 100);
-  bridge.slow_reader_time = absl::Seconds(5);
+  bridge.slow_reader = absl::Seconds(5);
   bridge.hard_wait = budgets.queue + budgets.heavy_call + 2 * budgets.upper_wait_margin;
   bridge.unary_wait = absl::Seconds(10);
   settings.http.write_timeout = absl::Seconds(10);
