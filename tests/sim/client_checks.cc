@@ -71,8 +71,15 @@ void SimClient::CheckId(Request& request, const SseItem& item) {
   }
   Cursor& cursor = session_->streams[parts[0]];
   const bool newer = std::pair(parts[1], parts[2]) > std::pair(cursor.term, cursor.n);
-  // A priming event has no data: it names where the stream stands.
-  const bool priming = item.text.empty();
+  // A priming event has no data: it names where the stream stands. So does the last event of a
+  // stream that the client is to come back to.
+  const bool priming = item.text.empty() || item.event == "close";
+  const bool older = std::pair(parts[1], parts[2]) < std::pair(cursor.term, cursor.n);
+  if (item.event == "close" && cursor.seen && older) {
+    world_.trace.Violate(
+        "a stream that is closed names its last event",
+        fmt::format("{}: {} after {}.{}", session_->nonce, *item.id, cursor.term, cursor.n));
+  }
   if (cursor.seen && !newer && !priming) {
     world_.trace.Violate(
         "no event comes twice or out of order",

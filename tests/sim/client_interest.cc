@@ -70,7 +70,7 @@ void SimClient::OnWishEnd(const Call& call, bool good) {
 
 bool SimClient::CalmSince(absl::Time when) const {
   return world_.loop.Now() - when > kThrough && world_.last_disturbance(name()) < when &&
-         session_->listens_since < when && !habits_.reads_slowly && !habits_.rude;
+         session_->listen_opened < when && !habits_.reads_slowly && !habits_.rude;
 }
 
 void SimClient::HearAll() {

@@ -94,6 +94,7 @@ void SimClient::OnHead(Request& request) {
   if (request.kind == Kind::kListen && request.sse && session_) {
     // Without an id to come back to nobody can say what was missed.
     if (session_->listen_id.empty()) HearAll();
+    session_->listen_opened = world_.loop.Now();
     if (session_->listens_since == absl::InfiniteFuture()) {
       session_->listens_since = world_.loop.Now();
     }

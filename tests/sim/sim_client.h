@@ -101,6 +101,7 @@ class SimClient {
     std::string listen_id;  // last id of the GET stream
     absl::Time opened;
     absl::Time listens_since = absl::InfiniteFuture();
+    absl::Time listen_opened = absl::InfiniteFuture();  // the GET stream of now
     std::map<std::string, Wish> wishes;  // by URI
     Wish level;
     size_t level_wanted = 0;

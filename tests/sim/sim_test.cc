@@ -13,10 +13,16 @@ class Simulation : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(Simulation, KeepsEveryPromiseUnderFaultsAndRecovers) {
   const uint64_t first = 1 + GetParam() * kSeedsPerShard;
+  Totals totals;
   for (uint64_t seed = first; seed < first + kSeedsPerShard; ++seed) {
     const WorldReport report = RunSeed(seed, kFaultsFor);
     ASSERT_TRUE(report.ok) << report.failure;
     ASSERT_GT(report.totals.at("answers"), 0u) << "seed " << seed << " did nothing";
+    totals.Add(report);
+  }
+  for (const char* what : {"asks answered", "asks refused", "batches", "dripping connections",
+                           "forged answers", "jobs", "logs", "notices"}) {
+    EXPECT_GT(totals.counted[what], 0u) << what << ": nothing of it happened in these worlds";
   }
 }
 
