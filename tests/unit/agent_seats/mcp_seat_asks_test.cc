@@ -235,7 +235,8 @@ TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
   v1::Interest interest;
   interest.add_resource_uris("scene://");
   seat->SetInterest(interest);
-  backend->End(backend->Last("resources/subscribe").exchange, absl::UnavailableError("reset"), true);
+  backend->End(backend->Last("resources/subscribe").exchange, absl::UnavailableError("reset"),
+               true);
   loop.RunFor(absl::Seconds(6));
   EXPECT_EQ(backend->Count("resources/subscribe"), 2u);
 }

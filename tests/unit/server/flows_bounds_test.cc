@@ -35,9 +35,7 @@ TEST_F(FlowsTest, HardTimerEndsACallThatBeganSoLateThatItsBudgetsDoNot) {
 }
 
 TEST_F(FlowsTest, OrphanOfAnAgentThatNeverComesBackEndsWhenItsSeatIsForgotten) {
-  v1::Dispatch unknown;
-  unknown.set_call_id("0123456789abcdef");
-  unknown.set_attempt(1);
+  const v1::Dispatch unknown = FakeAgent::UnknownCall();
   auto agent =
       Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
   v1::CallRef ref;
@@ -58,9 +56,7 @@ TEST_F(FlowsTest, OrphanOfAnAgentThatNeverComesBackEndsWhenItsSeatIsForgotten) {
 }
 
 TEST_F(FlowsTest, OrphanThatItsAgentNoLongerHoldsIsLost) {
-  v1::Dispatch unknown;
-  unknown.set_call_id("0123456789abcdef");
-  unknown.set_attempt(1);
+  const v1::Dispatch unknown = FakeAgent::UnknownCall();
   auto agent =
       Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
   agent->Cut();

@@ -144,9 +144,7 @@ TEST_F(FlowsTest, ALostJournalSendsAnIdempotentCallAgainAsTheNextAttempt) {
 }
 
 TEST_F(FlowsTest, LetsACallNobodyKnowsEndAndSettlesIt) {
-  v1::Dispatch unknown;
-  unknown.set_call_id("0123456789abcdef");
-  unknown.set_attempt(1);
+  const v1::Dispatch unknown = FakeAgent::UnknownCall();
   auto agent =
       Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
   auto verdict = agent->Take(v1::ServerItem::kVerdict);
@@ -165,18 +163,10 @@ TEST_F(FlowsTest, LetsACallNobodyKnowsEndAndSettlesIt) {
 }
 
 TEST_F(FlowsTest, AskOfACallNobodyKnowsIsAnsweredWithAnError) {
-  v1::Dispatch unknown;
-  unknown.set_call_id("0123456789abcdef");
-  unknown.set_attempt(1);
+  const v1::Dispatch unknown = FakeAgent::UnknownCall();
   auto agent =
       Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
-  v1::AgentItem item;
-  item.mutable_call_event()->set_call_id(unknown.call_id());
-  item.mutable_call_event()->set_attempt(1);
-  item.mutable_call_event()->set_n(2);
-  item.mutable_call_event()->mutable_ask()->set_method("sampling/createMessage");
-  item.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
-  agent->Say(std::move(item));
+  agent->Ask(unknown, 2);
   loop.RunReady();
   auto answer = agent->Take(v1::ServerItem::kAnswer);
   ASSERT_TRUE(answer);

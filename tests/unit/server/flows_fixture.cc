@@ -161,6 +161,20 @@ void FakeAgent::Started(const v1::Dispatch& call, uint64_t n, uint64_t incarnati
   Say(std::move(item));
 }
 
+v1::Dispatch FakeAgent::UnknownCall() {
+  v1::Dispatch unknown;
+  unknown.set_call_id("0123456789abcdef");
+  unknown.set_attempt(1);
+  return unknown;
+}
+
+void FakeAgent::Ask(const v1::Dispatch& call, uint64_t n) {
+  v1::AgentItem ask = Event(call, n);
+  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
+  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
+  Say(std::move(ask));
+}
+
 void FakeAgent::Progress(const v1::Dispatch& call, uint64_t n, const std::string& params) {
   v1::AgentItem item = Event(call, n);
   item.mutable_call_event()->mutable_progress()->set_inline_(params);

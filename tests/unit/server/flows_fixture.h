@@ -45,12 +45,15 @@ class FakeAgent {
   void Queued(const v1::Dispatch& call, uint64_t n, uint32_t ahead);
   void Started(const v1::Dispatch& call, uint64_t n = 1, uint64_t incarnation = 1);
   void Progress(const v1::Dispatch& call, uint64_t n, const std::string& params);
+  void Ask(const v1::Dispatch& call, uint64_t n);  // elicitation/create
   void Result(const v1::Dispatch& call, uint64_t n, const std::string& body = R"({"ok":1})");
   void Finish(const v1::Dispatch& call, uint64_t n, v1::OutcomeClass outcome, v1::Reason reason,
               v1::Certainty certainty);
   // The header of a large result, then a part of it.
   void BigResult(const v1::Dispatch& call, uint64_t n, uint64_t size);
   void Chunk(const v1::Dispatch& call, uint64_t n, uint64_t offset, const std::string& bytes);
+  // One that the control plane has never sent.
+  static v1::Dispatch UnknownCall();
   static v1::CallState State(const v1::Dispatch& call, v1::CallState::Phase phase,
                              uint64_t last_n = 0);
 

@@ -237,16 +237,6 @@ TEST_F(FlowsTest, UnknownStreamsAreNotFound) {
   EXPECT_TRUE(absl::IsNotFound(*listener->end));
 }
 
-v1::AgentItem Elicitation(const v1::Dispatch& call) {
-  v1::AgentItem ask;
-  ask.mutable_call_event()->set_call_id(call.call_id());
-  ask.mutable_call_event()->set_attempt(1);
-  ask.mutable_call_event()->set_n(1);
-  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
-  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
-  return ask;
-}
-
 v1::SendRequest Accepting(const std::string& session, const v1::InvokeEvent& event) {
   v1::SendRequest send;
   send.set_session_id(session);
@@ -262,7 +252,7 @@ TEST_F(FlowsTest, AnswerGivenWhileTheLinkIsCutReachesTheAgentAfterwards) {
   const std::string session = OpenSession("facade", kAsked);
   auto caller = Invoke(Call(session));
   const v1::Dispatch call = agent->TakeDispatch();
-  agent->Say(Elicitation(call));
+  agent->Ask(call, 1);
   loop.RunReady();
   const v1::SendRequest send = Accepting(session, caller->events.back());
   agent->Cut();
@@ -279,7 +269,7 @@ TEST_F(FlowsTest, ClientThatCannotBeAskedIsNotAsked) {
   auto agent = Link();
   auto caller = Invoke(Call(OpenSession("facade", R"({"sampling":{}})")));
   const v1::Dispatch call = agent->TakeDispatch();
-  agent->Say(Elicitation(call));
+  agent->Ask(call, 1);
   loop.RunReady();
   auto answer = agent->Take(v1::ServerItem::kAnswer);
   ASSERT_TRUE(answer);
@@ -302,7 +292,7 @@ TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
   const std::string session = OpenSession("facade", kAsked);
   auto caller = Invoke(Call(session));
   const v1::Dispatch call = agent->TakeDispatch();
-  agent->Say(Elicitation(call));
+  agent->Ask(call, 1);
   loop.RunReady();
   ASSERT_TRUE(caller->events.back().has_ask());
   const v1::SendRequest send = Accepting(session, caller->events.back());
