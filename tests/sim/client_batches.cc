@@ -46,7 +46,7 @@ void SimClient::OnBatchEnd(Request& request, const absl::Status& status) {
     if (!read.ok()) {
       world_.trace.Violate("a batch is answered by one array", request.body.substr(0, 200));
     }
-  } else if (status.ok() && request.status != 503 && !habits_.rude) {
+  } else if (status.ok() && request.status != 503 && request.status != 404 && !habits_.rude) {
     world_.trace.Violate(
         "a polite request is not refused",
         fmt::format("{}: HTTP {} {}", name(), request.status, request.body.substr(0, 200)));
