@@ -17,7 +17,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "core/runtime/strings.h"
-#include "core/telemetry/log.h"
+#include "core/telemetry/last_words.h"
 
 namespace callboard::apps {
 

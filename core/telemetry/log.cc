@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
+#include "core/telemetry/last_words.h"
 
 namespace callboard::core {
 namespace {

@@ -41,10 +41,6 @@ inline void LogError(std::string_view event, std::initializer_list<LogField> fie
   Log(LogLevel::kError, event, fields);
 }
 
-// Writes an error on the calling thread and at once, for who ends the process next; waits for no
-// lock that another thread may hold.
-void LogLastWords(std::string_view event, std::initializer_list<LogField> fields = {});
-
 // For main(), before other threads log: without it nothing is logged (tests, the simulation).
 void StartLogging(LogLevel level);
 // For main(), when no other thread logs any more: writes what is waiting and ends logging.
