@@ -11,6 +11,7 @@
 
 #include "apps/agent_settings.h"
 #include "apps/program.h"
+#include "apps/program_options.h"
 #include "apps/seat_roster.h"
 #include "apps/settings_source.h"
 #include "backend_agent/agent.h"
@@ -26,16 +27,12 @@
 namespace callboard::apps {
 namespace {
 
-struct Options {
+struct Options : ProgramOptions {
   std::string control_plane = "127.0.0.1:9766";
-  std::string state_dir;
   std::string registry_dir;
   std::string name;
   std::string url;
   std::vector<std::string> command;
-  std::string config;
-  std::vector<std::string> assignments;
-  std::string log_level = "info";
 };
 
 int Fail(const absl::Status& status) {
@@ -144,28 +141,19 @@ int Main(int argc, char** argv) {
   PrepareProcess();
   Options options;
   CLI::App app("Callboard's agent: serves the DCCs of this machine to a control plane.");
-  app.set_version_flag("--version", CALLBOARD_VERSION);
+  AddProgramOptions(app, "labels.show=alpha", &options);
   app.add_option("--control-plane", options.control_plane, "HOST:PORT of callboardd's gRPC port")
       ->capture_default_str();
-  app.add_option("--state-dir", options.state_dir, "Folder for all this program writes");
   app.add_option(
       "--registry-dir", options.registry_dir,
       "dcc-mcp registry folder to follow (default: dcc-mcp's own, unless --name is given)");
   auto* name = app.add_option("--name", options.name, "Name of one server to serve");
   app.add_option("--url", options.url, "Its MCP endpoint, http://127.0.0.1:PORT/mcp")->needs(name);
   app.add_option("command", options.command, "Or its command, after --");
-  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
-  app.add_option("--set", options.assignments, "One setting: --set labels.show=alpha")
-      ->allow_extra_args(false);
-  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
-      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  core::LogLevel level = core::LogLevel::kInfo;
-  if (!core::ParseLogLevel(options.log_level, &level)) {
-    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
-                                           ": expected debug, info, warn, error or off"));
-  }
+  const auto level = LogLevelOf(options);
+  if (!level.ok()) return Fail(level.status());
   if (!options.name.empty() && options.url.empty() == options.command.empty()) {
     return Fail(absl::InvalidArgumentError("--name " + options.name +
                                            ": give either --url URL or -- COMMAND"));
@@ -178,7 +166,7 @@ int Main(int argc, char** argv) {
   if (!settings.ok()) return Fail(settings.status());
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(level);
+  core::StartLogging(*level);
   const int result = Serve(options, *std::move(settings));
   core::StopLogging();
   return result;

@@ -11,6 +11,7 @@
 #include "apps/bridge_settings.h"
 #include "apps/mcp_face.h"
 #include "apps/program.h"
+#include "apps/program_options.h"
 #include "apps/settings_source.h"
 #include "bridge/grpc_client/grpc_control_plane_client.h"
 #include "core/runtime/asio_event_loop.h"
@@ -21,15 +22,11 @@
 namespace callboard::apps {
 namespace {
 
-struct Options {
+struct Options : ProgramOptions {
   std::string control_plane = "127.0.0.1:9766";
   std::string host = "127.0.0.1";
   uint16_t port = 9765;
   std::string name = "callboard";
-  std::string state_dir;
-  std::string config;
-  std::vector<std::string> assignments;
-  std::string log_level = "info";
 };
 
 int Fail(const absl::Status& status) {
@@ -96,7 +93,7 @@ int Main(int argc, char** argv) {
   RaiseFileLimit();
   Options options;
   CLI::App app("Callboard's bridge: MCP on HTTP in front of a control plane on gRPC.");
-  app.set_version_flag("--version", CALLBOARD_VERSION);
+  AddProgramOptions(app, "bridge.heartbeat=10s", &options);
   app.add_option("--control-plane", options.control_plane,
                  "HOST:PORT of callboardd's gRPC port; others after commas, for when it is away")
       ->capture_default_str();
@@ -105,19 +102,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--name", options.name, "Name shown to clients and other gateways")
       ->capture_default_str();
-  app.add_option("--state-dir", options.state_dir, "Folder for ports.json");
-  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
-  app.add_option("--set", options.assignments, "One setting: --set bridge.heartbeat=10s")
-      ->allow_extra_args(false);
-  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
-      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  core::LogLevel level = core::LogLevel::kInfo;
-  if (!core::ParseLogLevel(options.log_level, &level)) {
-    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
-                                           ": expected debug, info, warn, error or off"));
-  }
+  const auto level = LogLevelOf(options);
+  if (!level.ok()) return Fail(level.status());
   auto addresses = Addresses(options.control_plane);
   if (!addresses.ok()) return Fail(addresses.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("bridge");
@@ -125,7 +113,7 @@ int Main(int argc, char** argv) {
   if (!settings.ok()) return Fail(settings.status());
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(level);
+  core::StartLogging(*level);
   const int result = Serve(options, *addresses, *std::move(settings));
   core::StopLogging();
   return result;

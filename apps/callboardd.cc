@@ -13,6 +13,7 @@
 #include "apps/local_control_plane_client.h"
 #include "apps/mcp_face.h"
 #include "apps/program.h"
+#include "apps/program_options.h"
 #include "apps/server_settings.h"
 #include "apps/settings_source.h"
 #include "core/runtime/asio_event_loop.h"
@@ -29,15 +30,11 @@
 namespace callboard::apps {
 namespace {
 
-struct Options {
+struct Options : ProgramOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 9765;
   uint16_t grpc_port = 9766;
   std::string name = "callboard";
-  std::string state_dir;
-  std::string config;
-  std::vector<std::string> assignments;
-  std::string log_level = "info";
   bool check_store = false;
 };
 
@@ -171,7 +168,7 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Callboard's control plane, with the MCP bridge on HTTP and the agents' port on gRPC.");
-  app.set_version_flag("--version", CALLBOARD_VERSION);
+  AddProgramOptions(app, "budgets.queue=10m", &options);
   app.add_option("--host", options.host, "Address both ports listen on")->capture_default_str();
   app.add_option("--port", options.port, "HTTP port for MCP clients; 0 picks a free one")
       ->capture_default_str();
@@ -179,21 +176,12 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--name", options.name, "Name shown to clients and other gateways")
       ->capture_default_str();
-  app.add_option("--state-dir", options.state_dir, "Folder for all this program writes");
-  app.add_option("--config", options.config, "TOML file with the settings of docs/operations.md");
-  app.add_option("--set", options.assignments, "One setting: --set budgets.queue=10m")
-      ->allow_extra_args(false);
-  app.add_option("--log-level", options.log_level, "debug, info, warn, error or off")
-      ->capture_default_str();
   app.add_flag("--check-store", options.check_store,
                "Checks the store's file from end to end, says what it found, and exits");
   CLI11_PARSE(app, argc, argv);
 
-  core::LogLevel level = core::LogLevel::kInfo;
-  if (!core::ParseLogLevel(options.log_level, &level)) {
-    return Fail(absl::InvalidArgumentError("--log-level " + options.log_level +
-                                           ": expected debug, info, warn, error or off"));
-  }
+  const auto level = LogLevelOf(options);
+  if (!level.ok()) return Fail(level.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
   auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings);
   if (!settings.ok()) return Fail(settings.status());
@@ -205,7 +193,7 @@ int Main(int argc, char** argv) {
   }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(level);
+  core::StartLogging(*level);
   const int result = Serve(options, *settings);
   core::StopLogging();
   return result;
