@@ -98,9 +98,8 @@ int Serve(const Options& options, AgentSettings settings) {
   if (!incarnations.last_error().ok()) {
     core::LogWarn("incarnations_lost", {{"reason", incarnations.last_error().ToString()}});
   }
-  auto dialer = agent::MakeGrpcDialer(loop, {.address = options.control_plane,
-                                             .keepalive_interval = settings.keepalive,
-                                             .keepalive_timeout = settings.keepalive});
+  auto dialer = agent::MakeGrpcDialer(
+      loop, {.keepalive_interval = settings.keepalive, .keepalive_timeout = settings.keepalive});
 
   agent::Agent agent(loop, random, *dialer, **journal, **spool, settings.config);
   if (auto status = agent.Recover(); !status.ok()) {
@@ -123,7 +122,7 @@ int Serve(const Options& options, AgentSettings settings) {
     roster.FollowRegistry(agent::DefaultRegistryFolder());
   }
   agent.Start();
-  core::LogInfo("started", {{"agent", *agent_id}, {"control_plane", options.control_plane}});
+  core::LogInfo("started", {{"agent", *agent_id}, {"control_planes", options.control_plane}});
 
   ReadyLine ready(loop, agent);
   auto signals = OnTermination(loop, [&] {
@@ -142,7 +141,8 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Callboard's agent: serves the DCCs of this machine to a control plane.");
   AddProgramOptions(app, "labels.show=alpha", &options);
-  app.add_option("--control-plane", options.control_plane, "HOST:PORT of callboardd's gRPC port")
+  app.add_option("--control-plane", options.control_plane,
+                 "HOST:PORT of callboardd's gRPC port; several with commas between")
       ->capture_default_str();
   app.add_option(
       "--registry-dir", options.registry_dir,
@@ -154,6 +154,8 @@ int Main(int argc, char** argv) {
 
   const auto level = LogLevelOf(options);
   if (!level.ok()) return Fail(level.status());
+  auto addresses = ParseAddresses("--control-plane", options.control_plane);
+  if (!addresses.ok()) return Fail(addresses.status());
   if (!options.name.empty() && options.url.empty() == options.command.empty()) {
     return Fail(absl::InvalidArgumentError("--name " + options.name +
                                            ": give either --url URL or -- COMMAND"));
@@ -164,6 +166,7 @@ int Main(int argc, char** argv) {
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("agent");
   auto settings = LoadSettings(options.config, options.assignments, ReadAgentSettings);
   if (!settings.ok()) return Fail(settings.status());
+  settings->config.control_planes = *std::move(addresses);
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
   core::StartLogging(*level);

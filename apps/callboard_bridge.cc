@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "apps/bridge_settings.h"
 #include "apps/mcp_face.h"
 #include "apps/program.h"
@@ -32,21 +31,6 @@ struct Options : ProgramOptions {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "callboard-bridge: %s\n", std::string(status.message()).c_str());
   return 2;
-}
-
-absl::StatusOr<std::vector<std::string>> Addresses(const std::string& text) {
-  const std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
-  for (const std::string& address : addresses) {
-    const size_t colon = address.rfind(':');
-    if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
-      return core::MakeError(absl::StatusCode::kInvalidArgument,
-                             fmt::format("--control-plane {}: expected HOST:PORT", address));
-    }
-  }
-  if (addresses.empty()) {
-    return absl::InvalidArgumentError("--control-plane: expected HOST:PORT, at least one");
-  }
-  return addresses;
 }
 
 // Everything that lives as long as the process, in the order of construction.
@@ -106,7 +90,7 @@ int Main(int argc, char** argv) {
 
   const auto level = LogLevelOf(options);
   if (!level.ok()) return Fail(level.status());
-  auto addresses = Addresses(options.control_plane);
+  auto addresses = ParseAddresses("--control-plane", options.control_plane);
   if (!addresses.ok()) return Fail(addresses.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("bridge");
   auto settings = LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings);

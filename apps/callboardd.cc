@@ -90,8 +90,15 @@ int Serve(const Options& options, const ServerSettings& settings) {
   auto opened = OpenStore(options, settings, loop, random);
   if (!opened.ok()) return Fail(opened.status());
   server::Store& store = **opened;
+  auto control_plane_id = StableId(options.state_dir + "/control_plane_id", random);
+  if (!control_plane_id.ok()) return Fail(control_plane_id.status());
   server::ControlPlaneConfig config;
-  config.control_plane_id = random.Hex(8);
+  config.control_plane_id = *control_plane_id;
+  if (!settings.alternates.empty()) {
+    auto alternates = ParseAddresses("cluster.alternates", settings.alternates);
+    if (!alternates.ok()) return Fail(alternates.status());
+    config.alternates = *std::move(alternates);
+  }
   config.budgets = settings.budgets;
   config.limits = settings.limits;
   server::ControlPlane control_plane(loop, random, *offload, store, config);

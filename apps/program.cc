@@ -15,6 +15,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/last_words.h"
@@ -87,6 +88,23 @@ absl::StatusOr<std::string> StableId(const std::string& path, core::Random& rand
   std::string id = random.Hex(16);
   if (auto status = WriteFileAtomically(path, id + "\n"); !status.ok()) return status;
   return id;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view option,
+                                                        const std::string& text) {
+  const std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
+  for (const std::string& address : addresses) {
+    const size_t colon = address.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
+      return core::MakeError(absl::StatusCode::kInvalidArgument,
+                             fmt::format("{} {}: expected HOST:PORT", option, address));
+    }
+  }
+  if (addresses.empty()) {
+    return core::MakeError(absl::StatusCode::kInvalidArgument,
+                           fmt::format("{}: expected HOST:PORT, at least one", option));
+  }
+  return addresses;
 }
 
 std::string DefaultStateFolder(std::string_view program) {

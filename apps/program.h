@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +34,10 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 // The identity (32 hex digits) kept in that file, made at the first call: for as long as the state
 // folder lives.
 absl::StatusOr<std::string> StableId(const std::string& path, core::Random& random);
+
+// "HOST:PORT,HOST:PORT..." as a list; `option` is named in the error. Not one is an error too.
+absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view option,
+                                                        const std::string& text);
 
 // $XDG_STATE_HOME/callboard/<program>, or ~/.local/state/callboard/<program>.
 std::string DefaultStateFolder(std::string_view program);

@@ -70,6 +70,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   ReadSize(settings, "limits.params_bytes_max", &limits.params_bytes_max);
   ReadSize(settings, "limits.result_bytes_max", &limits.result_bytes_max);
 
+  settings.Read("cluster.alternates", &out->alternates);
   const absl::Duration call_hard_wait =
       budgets.queue + budgets.heavy_call + budgets.upper_wait_margin;
   out->bridge.config.hard_wait = call_hard_wait + budgets.upper_wait_margin;

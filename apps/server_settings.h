@@ -13,16 +13,17 @@ namespace callboard::apps {
 
 enum class StoreKind { kSqlite, kMemory };
 
-// [budgets], [limits], [bridge], [runtime] and [store] of callboardd's configuration;
+// [budgets], [limits], [cluster], [bridge], [runtime] and [store] of callboardd's configuration;
 // docs/operations.md lists them.
 struct ServerSettings {
   server::Budgets budgets;
   server::Limits limits;
   BridgeSettings bridge;
-  absl::Duration watchdog = absl::Seconds(10);             // runtime.watchdog; 0: none
-  StoreKind store_kind = StoreKind::kSqlite;               // store.kind
-  std::string store_path;                                  // store.path; default: state folder
-  bool store_sync_full = false;                            // store.sync
+  absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
+  std::string alternates;                     // cluster.alternates: comma-separated, told to agents
+  StoreKind store_kind = StoreKind::kSqlite;  // store.kind
+  std::string store_path;                     // store.path; default: state folder
+  bool store_sync_full = false;               // store.sync
   uint64_t store_pending_bytes_max = 256 << 20;            // store.pending_bytes_max
   absl::Duration store_hold_max = absl::Milliseconds(50);  // store.hold_max
   absl::Duration store_stall_max = absl::Seconds(10);      // store.stall_max

@@ -1,4 +1,4 @@
-// The tower's door: one agent, its seats, and its link to the control plane.
+// The tower's door: one agent, its seats, and its links to control planes.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ namespace callboard::agent {
 // The agent's end of one Attach.
 using ControlPlaneLink = core::Link<v1::AgentFrame, v1::ServerFrame>;
 
-// Dials a control plane. The link reports a failed dial through OnClosed.
+// Dials control planes. The link reports a failed dial through OnClosed.
 class LinkDialer {
  public:
   virtual ~LinkDialer() = default;
-  virtual std::unique_ptr<ControlPlaneLink> Dial() = 0;
+  virtual std::unique_ptr<ControlPlaneLink> Dial(const std::string& address) = 0;
 };
 
 // Append-only bytes of the journal. Implementations: storage/posix_journal_file (product),
@@ -58,10 +58,13 @@ struct AgentLimits {
   absl::Duration tombstone_age = absl::Hours(24);
   size_t logs_per_call_max = 256;
   size_t notices_max = 256;
+  size_t addresses_max = 16;  // of control planes, configured and learned
 };
 
 struct AgentConfig {
   std::string agent_id;  // 32 hex digits, stable
+  // "host:port" each; planes name further ones (see PlaneLinks).
+  std::vector<std::string> control_planes;
   v1::Software software;
   std::map<std::string, std::string> labels;
   AgentLimits limits;
@@ -79,7 +82,8 @@ struct AgentGauges {
   size_t notices = 0;  // that wait to be written
   uint64_t spool_bytes = 0;
   uint64_t journal_bytes = 0;
-  bool linked = false;         // Welcome received
+  bool linked = false;         // to any control plane: Welcome received
+  size_t links = 0;            // control planes dialled or linked
   uint64_t ignored_items = 0;  // of a newer protocol, which must not come
   uint64_t attaches = 0;
 };
@@ -95,7 +99,7 @@ class Agent final {
   // Reads the journal. One that cannot be read or written is begun anew under a new journal id: the
   // error says why, for the log, and never keeps the agent from serving. Before AddSeat and Start.
   absl::Status Recover();
-  // Begins to dial.
+  // Begins to dial all control planes.
   void Start();
 
   // For the constructors of seats.
@@ -107,7 +111,7 @@ class Agent final {
   // Never below what a control plane has reported for that seat (Welcome.last_incarnation).
   uint64_t known_incarnation(const std::string& seat_id) const;
 
-  // Orderly end: closes the link after what is queued has been written, bounded by `grace`.
+  // Orderly end: closes the links after what is queued has been written, bounded by `grace`.
   void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   AgentGauges gauges() const;

@@ -51,16 +51,17 @@ CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
 
 CallDesk::CallDesk(core::EventLoop& loop, CallJournal& journal, Spool& spool,
                    Surroundings& surroundings, const AgentLimits& limits)
-    : loop_(loop),
-      journal_(journal),
-      spool_(spool),
-      surroundings_(surroundings),
-      limits_(limits),
-      window_(limits.window) {}
+    : loop_(loop), journal_(journal), spool_(spool), surroundings_(surroundings), limits_(limits) {}
 
 CallDesk::Call* CallDesk::Find(std::string_view call_id) {
   auto it = calls_.find(call_id);
   return it == calls_.end() ? nullptr : it->second.get();
+}
+
+CallDesk::Call* CallDesk::FindOwned(const Port& port, std::string_view call_id) {
+  Call* call = Find(call_id);
+  if (call == nullptr || call->port == &port || call->owner_plane == port.plane_) return call;
+  return nullptr;
 }
 
 std::vector<CallDesk::Call*> CallDesk::InOrder() const {
@@ -74,7 +75,7 @@ std::vector<CallDesk::Call*> CallDesk::InOrder() const {
 
 void CallDesk::Recover() {
   for (const JournaledCall* journaled : journal_.Unsettled()) {
-    auto call = std::make_unique<Call>(window_, limits_.logs_per_call_max);
+    auto call = std::make_unique<Call>(limits_.window, limits_.logs_per_call_max);
     call->call_id = journaled->call_id;
     call->attempt = journaled->attempt;
     call->seat_id = journaled->seat_id;
@@ -116,134 +117,162 @@ void CallDesk::Recover() {
 
 // ---- opening ------------------------------------------------------------------------------------
 
+v1::CallState CallDesk::StateOf(const Call& call) {
+  v1::CallState state;
+  state.set_call_id(call.call_id);
+  state.set_attempt(call.attempt);
+  state.mutable_seat()->set_seat_id(call.seat_id);
+  state.mutable_seat()->set_incarnation(call.incarnation);
+  state.set_owner_plane(call.owner_plane);
+  if (!call.backend_job.empty()) {
+    state.set_phase(v1::CallState::JOB);
+  } else if (call.ended) {
+    state.set_phase(v1::CallState::FINISHED);
+  } else {
+    state.set_phase(call.started ? v1::CallState::RUNNING : v1::CallState::QUEUED);
+  }
+  state.set_last_n(call.outbox.last_n());
+  state.set_backend_job(call.backend_job);
+  return state;
+}
+
 void CallDesk::AppendInventory(std::deque<v1::AgentItem>& items) const {
-  for (const Call* call : InOrder()) {
-    v1::CallState* state = items.emplace_back().mutable_call_state();
-    state->set_call_id(call->call_id);
-    state->set_attempt(call->attempt);
-    state->mutable_seat()->set_seat_id(call->seat_id);
-    state->mutable_seat()->set_incarnation(call->incarnation);
-    state->set_owner_plane(call->owner_plane);
-    if (!call->backend_job.empty()) {
-      state->set_phase(v1::CallState::JOB);
-    } else if (call->ended) {
-      state->set_phase(v1::CallState::FINISHED);
-    } else {
-      state->set_phase(call->started ? v1::CallState::RUNNING : v1::CallState::QUEUED);
-    }
-    state->set_last_n(call->outbox.last_n());
-    state->set_backend_job(call->backend_job);
-  }
+  for (const Call* call : InOrder()) *items.emplace_back().mutable_call_state() = StateOf(*call);
 }
 
-void CallDesk::OnLinked(const v1::Welcome& welcome) {
-  plane_ = welcome.control_plane_id();
-  OnSettings(welcome.limits());
+void CallDesk::OnLinked(Port& port, const v1::Welcome& welcome) {
+  port.plane_ = welcome.control_plane_id();
+  linked_.push_back(&port);
+  OnSettings(port, welcome.limits());
 }
 
-void CallDesk::OnSettings(const v1::LinkLimits& limits) {
-  window_ = limits.window() != 0 ? limits.window() : limits_.window;
+void CallDesk::OnSettings(Port& port, const v1::LinkLimits& limits) {
+  port.window_ = limits.window() != 0 ? limits.window() : limits_.window;
 }
 
-void CallDesk::OnUnlinked() {
-  ready_.clear();
-  acks_due_.clear();
+void CallDesk::OnUnlinked(Port& port) {
+  std::erase(linked_, &port);
+  port.ready_.clear();
+  port.acks_due_.clear();
   for (Call* call : InOrder()) {
-    call->in_ready = false;
-    call->ack_due = false;
-    call->outbox.Detach();
-    // Missing in the inventory and never started: the control plane sends it again.
-    if (call->collecting != nullptr) Forget(*call);
+    if (call->port == &port) {
+      call->in_ready = false;
+      Unbind(*call);
+      // Missing in the inventory and never started: the control plane sends it again.
+      if (call->collecting != nullptr) {
+        Forget(*call);
+        continue;
+      }
+    }
+    if (call->owner_plane != port.plane_) continue;
+    for (Port* other : linked_) {
+      v1::AgentItem item;
+      *item.mutable_call_state() = StateOf(*call);
+      other->SendControl(std::move(item));
+    }
   }
+}
+
+void CallDesk::Bind(Call& call, Port& port, uint64_t have_n, uint64_t have_offset) {
+  if (call.port != &port) Unbind(call);
+  call.port = &port;
+  call.outbox.Attach(have_n, have_offset, port.window_);
+  MakeReady(call);
+}
+
+void CallDesk::Unbind(Call& call) {
+  if (call.port == nullptr) return;
+  if (std::exchange(call.in_ready, false)) std::erase(call.port->ready_, &call);
+  call.ack_due = false;
+  call.port = nullptr;
+  call.outbox.Detach();
 }
 
 // ---- taking a call ------------------------------------------------------------------------------
 
-void CallDesk::OnDispatch(v1::Dispatch dispatch) {
+void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
   if (Call* known = Find(dispatch.call_id())) {
-    if (!AcceptKnown(*known, dispatch)) return;
+    if (!AcceptKnown(port, *known, dispatch)) return;
     Forget(*known);
-  } else if (!CheckTombstone(dispatch)) {
+  } else if (!CheckTombstone(port, dispatch)) {
     return;
   }
   const bool chunked = dispatch.params().content_case() == v1::Body::kSize;
   const uint64_t size = chunked ? dispatch.params().size()
                                 : static_cast<uint64_t>(dispatch.params().inline_().size());
   if (draining_) {
-    return Reject(dispatch, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED, "the agent is stopping");
+    return Reject(port, dispatch, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED,
+                  "the agent is stopping");
   }
   if (surroundings_.FindSeat(dispatch.seat_id()) == nullptr) {
-    return Reject(dispatch, v1::REJECTED, v1::SEAT_UNKNOWN, v1::NOT_STARTED,
+    return Reject(port, dispatch, v1::REJECTED, v1::SEAT_UNKNOWN, v1::NOT_STARTED,
                   fmt::format("the agent has no seat '{}'", dispatch.seat_id()));
   }
   if (size > limits_.queued_bytes_max) {
-    return Reject(dispatch, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
+    return Reject(port, dispatch, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
                   fmt::format("the parameters have {} bytes, the agent takes {}", size,
                               limits_.queued_bytes_max));
   }
   if (calls_.size() >= limits_.open_calls_max || queued_bytes_ + size > limits_.queued_bytes_max) {
-    return Reject(dispatch, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED,
+    return Reject(port, dispatch, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED,
                   fmt::format("the agent holds {} of {} calls and {} of {} bytes of parameters",
                               calls_.size(), limits_.open_calls_max, queued_bytes_,
                               limits_.queued_bytes_max));
   }
-  auto owned = std::make_unique<Call>(window_, limits_.logs_per_call_max);
+  auto owned = std::make_unique<Call>(port.window_, limits_.logs_per_call_max);
   Call& call = *owned;
   call.call_id = dispatch.call_id();
   call.attempt = dispatch.attempt();
   call.seat_id = dispatch.seat_id();
-  call.owner_plane = plane_;
+  call.owner_plane = port.plane_;
   call.owner_term = dispatch.owner_term();
   call.sequence = next_sequence_++;
   call.queued_bytes = size;
   call.params_size = size;
   queued_bytes_ += size;
   call.spec = MakeSpec(dispatch, loop_.Now());
-  call.outbox.Attach(0, 0, window_);
+  Bind(call, port, 0, 0);
   calls_[dispatch.call_id()] = std::move(owned);
   if (chunked && size > 0) {
-    call.collecting = std::make_unique<Collecting>(spool_, size, size, window_);
+    call.collecting = std::make_unique<Collecting>(spool_, size, size, port.window_);
     ++collecting_count_;
   } else {
     Submit(call, Payload(std::move(*dispatch.mutable_params()->mutable_inline_())));
   }
 }
 
-bool CallDesk::AcceptKnown(Call& call, const v1::Dispatch& dispatch) {
-  if (dispatch.owner_term() < call.owner_term || dispatch.attempt() < call.attempt) return false;
+bool CallDesk::AcceptKnown(Port& port, Call& call, const v1::Dispatch& dispatch) {
+  if (dispatch.attempt() < call.attempt || !MayOwn(port, call, dispatch.owner_term())) return false;
   if (dispatch.attempt() == call.attempt) {
+    call.owner_plane = port.plane_;
     call.owner_term = dispatch.owner_term();
-    // Under way: its events come, or are continued by a verdict. Over, and nobody has asked for its
-    // end on this link: that is the answer.
-    if (call.ended && !call.outbox.attached()) {
-      call.outbox.Attach(0, 0, window_);
-      MakeReady(call);
-    }
+    // Nobody has asked for its events on this link: they are the answer, its end above all.
+    if (call.port != &port) Bind(call, port, 0, 0);
     return false;
   }
   const bool may_run = call.certainty == v1::NOT_STARTED || dispatch.idempotent();
   if (call.over() && may_run) return true;
-  Reject(dispatch, v1::REJECTED, v1::ATTEMPT_REFUSED, v1::NOT_STARTED,
+  Reject(port, dispatch, v1::REJECTED, v1::ATTEMPT_REFUSED, v1::NOT_STARTED,
          call.over()
              ? fmt::format("attempt {} may have run and the call is not idempotent", call.attempt)
              : fmt::format("attempt {} is still at work", call.attempt));
   return false;
 }
 
-bool CallDesk::CheckTombstone(const v1::Dispatch& dispatch) {
+bool CallDesk::CheckTombstone(Port& port, const v1::Dispatch& dispatch) {
   const Tombstone* tombstone = journal_.FindTombstone(dispatch.call_id());
   if (tombstone == nullptr) return true;
   if (dispatch.attempt() > tombstone->attempt &&
       (dispatch.idempotent() || tombstone->certainty == v1::NOT_STARTED)) {
     return true;
   }
-  Reject(dispatch, tombstone->outcome_class, v1::SETTLED_BEFORE, v1::FINISHED,
+  Reject(port, dispatch, tombstone->outcome_class, v1::SETTLED_BEFORE, v1::FINISHED,
          fmt::format("attempt {} of this call has been settled before; it is not run again",
                      tombstone->attempt));
   return false;
 }
 
-void CallDesk::Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
+void CallDesk::Reject(Port& port, const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
                       v1::Reason reason, v1::Certainty certainty, std::string detail) {
   v1::AgentItem item;
   v1::CallEvent* event = item.mutable_call_event();
@@ -255,13 +284,13 @@ void CallDesk::Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_cla
   outcome->set_reason(reason);
   outcome->set_certainty(certainty);
   outcome->mutable_facts()->set_detail(std::move(detail));
-  surroundings_.SendControl(std::move(item));
+  port.SendControl(std::move(item));
 }
 
-void CallDesk::OnChunk(const v1::Chunk& chunk) {
-  Call* call = Find(chunk.call_id());
+void CallDesk::OnChunk(Port& port, const v1::Chunk& chunk) {
+  Call* call = FindOwned(port, chunk.call_id());
   if (call == nullptr || chunk.attempt() != call->attempt) return;
-  if (chunk.n() != 0) return OnAnswerChunk(*call, chunk);
+  if (chunk.n() != 0) return OnAnswerChunk(port, *call, chunk);
   if (call->collecting == nullptr || chunk.offset() != call->collecting->builder.size()) {
     return;
   }
@@ -301,16 +330,17 @@ void CallDesk::Submit(Call& call, Payload params) {
 
 void CallDesk::OweAck(Call& call) {
   if (core::Planted(core::PlantedBug::kLostAck)) return;
-  if (!std::exchange(call.ack_due, true)) acks_due_.push_back(call.call_id);
-  surroundings_.Wake();
+  if (call.port == nullptr) return;
+  if (!std::exchange(call.ack_due, true)) call.port->acks_due_.push_back(call.call_id);
+  call.port->Wake();
 }
 
-void CallDesk::FillAcks(FrameBuilder& frame) {
-  if (acks_due_.empty()) return;
+void CallDesk::FillAcks(Port& port, FrameBuilder& frame) {
+  if (port.acks_due_.empty()) return;
   v1::Ack* ack = nullptr;
-  for (const std::string& call_id : acks_due_) {
+  for (const std::string& call_id : port.acks_due_) {
     Call* call = Find(call_id);
-    if (call == nullptr || !std::exchange(call->ack_due, false)) continue;
+    if (call == nullptr || call->port != &port || !std::exchange(call->ack_due, false)) continue;
     if (ack == nullptr) ack = frame.Add()->mutable_ack();
     v1::AckEntry* entry = ack->add_entries();
     entry->set_call_id(call_id);
@@ -318,23 +348,26 @@ void CallDesk::FillAcks(FrameBuilder& frame) {
     // All parameters have come once nothing is collected any more.
     const Collecting* collecting = call->collecting.get();
     entry->set_offset(collecting != nullptr ? collecting->acknowledged : call->params_size);
-    if (collecting != nullptr && collecting->window > window_) {
+    if (collecting != nullptr && collecting->window > port.window_) {
       entry->set_window(collecting->window);
     }
   }
-  acks_due_.clear();
+  port.acks_due_.clear();
 }
 
 // ---- what the control plane wants of a call -----------------------------------------------------
 
-void CallDesk::OnCancel(const v1::Cancel& cancel) {
+void CallDesk::OnCancel(Port& port, const v1::Cancel& cancel) {
   Call* call = Find(cancel.call_id());
-  if (call != nullptr && cancel.owner_term() < call->owner_term) return;
+  if (call != nullptr &&
+      (FindOwned(port, cancel.call_id()) == nullptr || cancel.owner_term() < call->owner_term)) {
+    return;
+  }
   v1::AgentItem item;
   v1::CancelAck* ack = item.mutable_cancel_ack();
   ack->set_call_id(cancel.call_id());
   ack->set_effect(call == nullptr ? v1::CancelAck::OVER : CancelCall(*call, cancel.reason()));
-  surroundings_.SendControl(std::move(item));
+  port.SendControl(std::move(item));
 }
 
 v1::CancelAck::Effect CallDesk::CancelCall(Call& call, v1::Cancel::Why why) {
@@ -348,8 +381,8 @@ v1::CancelAck::Effect CallDesk::CancelCall(Call& call, v1::Cancel::Why why) {
   return seat == nullptr ? v1::CancelAck::OVER : seat->Cancel(call.call_id, why);
 }
 
-void CallDesk::OnAnswer(v1::Answer answer) {
-  Call* call = Find(answer.call_id());
+void CallDesk::OnAnswer(Port& port, v1::Answer answer) {
+  Call* call = FindOwned(port, answer.call_id());
   if (call == nullptr || answer.attempt() != call->attempt) return;
   const bool is_error = answer.has_error();
   v1::Body& body = is_error ? *answer.mutable_error() : *answer.mutable_result();
@@ -364,7 +397,7 @@ void CallDesk::OnAnswer(v1::Answer answer) {
       AnswerInPieces{is_error, body.size(), PayloadBuilder(spool_, limits_.queued_bytes_max)});
 }
 
-void CallDesk::OnAnswerChunk(Call& call, const v1::Chunk& chunk) {
+void CallDesk::OnAnswerChunk(Port& port, Call& call, const v1::Chunk& chunk) {
   auto found = call.answers.find(chunk.n());
   if (found == call.answers.end()) return;
   AnswerInPieces& answer = found->second;
@@ -376,7 +409,7 @@ void CallDesk::OnAnswerChunk(Call& call, const v1::Chunk& chunk) {
   entry->set_attempt(call.attempt);
   entry->set_n(chunk.n());
   entry->set_offset(chunk.offset() + chunk.bytes().size());
-  surroundings_.SendControl(std::move(item));
+  port.SendControl(std::move(item));
   if (kept && answer.builder.size() < answer.size) return;
   const uint64_t ask_n = chunk.n();
   const bool is_error = answer.is_error || !kept;
@@ -393,9 +426,9 @@ void CallDesk::TakeAnswer(Call& call, uint64_t ask_n, bool is_error, Payload tex
   if (seat != nullptr) seat->Answer(*ask, is_error, std::move(text));
 }
 
-void CallDesk::OnAck(const v1::Ack& ack) {
+void CallDesk::OnAck(Port& port, const v1::Ack& ack) {
   for (const v1::AckEntry& entry : ack.entries()) {
-    Call* call = Find(entry.call_id());
+    Call* call = FindOwned(port, entry.call_id());
     if (call == nullptr || entry.attempt() != call->attempt) continue;
     call->outbox.Acknowledge(entry.n(), entry.offset(),
                              std::min(entry.window(), limits_.window_max));
@@ -403,26 +436,33 @@ void CallDesk::OnAck(const v1::Ack& ack) {
   }
 }
 
-void CallDesk::OnSettle(const v1::Settle& settle) {
+void CallDesk::OnSettle(Port& port, const v1::Settle& settle) {
   std::vector<Settlement> settlements;
   for (const std::string& call_id : settle.call_id()) {
-    Call* call = Find(call_id);
-    if (call != nullptr && settle.owner_term() >= call->owner_term) SettleCall(*call, settlements);
+    Call* call = FindOwned(port, call_id);
+    if (call != nullptr && settle.owner_term() >= call->owner_term) {
+      SettleCall(port, *call, settlements);
+    }
   }
   journal_.Settled(settlements);
 }
 
-void CallDesk::OnVerdict(const v1::Verdict& verdict) {
+bool CallDesk::MayOwn(const Port& port, const Call& call, uint64_t term) {
+  return term > call.owner_term || (term == call.owner_term && call.owner_plane == port.plane_);
+}
+
+void CallDesk::OnVerdict(Port& port, const v1::Verdict& verdict) {
   Call* call = Find(verdict.call_id());
   if (call == nullptr || verdict.attempt() != call->attempt ||
-      verdict.owner_term() < call->owner_term) {
+      !MayOwn(port, *call, verdict.owner_term())) {
     return;
   }
   call->owner_term = verdict.owner_term();
+  call->owner_plane = port.plane_;
   switch (verdict.decision()) {
     case v1::Verdict::SETTLE: {
       std::vector<Settlement> settlements;
-      SettleCall(*call, settlements);
+      SettleCall(port, *call, settlements);
       journal_.Settled(settlements);
       return;
     }
@@ -432,22 +472,20 @@ void CallDesk::OnVerdict(const v1::Verdict& verdict) {
     default:
       return;
   }
-  call->owner_plane = plane_;
-  call->outbox.Attach(verdict.have_n(), verdict.have_offset(), window_);
-  MakeReady(*call);
+  Bind(*call, port, verdict.have_n(), verdict.have_offset());
   if (verdict.decision() == v1::Verdict::CANCEL) {
     v1::Cancel cancel;
     cancel.set_call_id(verdict.call_id());
     cancel.set_owner_term(verdict.owner_term());
     cancel.set_reason(v1::Cancel::CLIENT);
-    OnCancel(cancel);
+    OnCancel(port, cancel);
   }
 }
 
-void CallDesk::SettleCall(Call& call, std::vector<Settlement>& settlements) {
+void CallDesk::SettleCall(Port& port, Call& call, std::vector<Settlement>& settlements) {
   // Whoever settled a call that was still at work is told its late end, and nothing before it.
-  if (call.ended && (call.late_pending || call.settled) && !call.outbox.attached()) {
-    call.outbox.Attach(call.outbox.last_n(), 0, window_);
+  if (call.ended && (call.late_pending || call.settled) && call.port == nullptr) {
+    Bind(call, port, call.outbox.last_n(), 0);
   }
   // A settlement that crossed a late end on its way was meant for the end before.
   const bool late_end_waits = call.settled && !call.outbox.drained();
@@ -463,7 +501,7 @@ void CallDesk::SettleCall(Call& call, std::vector<Settlement>& settlements) {
 void CallDesk::Forget(Call& call) {
   ReleaseQueuedBytes(call);
   if (call.collecting != nullptr) --collecting_count_;
-  if (call.in_ready) std::erase(ready_, &call);
+  Unbind(call);
   calls_.erase(calls_.find(call.call_id));
 }
 
@@ -479,42 +517,43 @@ void CallDesk::ReleaseQueuedBytes(Call& call) {
 // ---- writing ------------------------------------------------------------------------------------
 
 bool CallDesk::Line(Call& call) {
-  if (!call.outbox.CanSend()) return false;
-  if (!std::exchange(call.in_ready, true)) ready_.push_back(&call);
+  if (call.port == nullptr || !call.outbox.CanSend()) return false;
+  if (!std::exchange(call.in_ready, true)) call.port->ready_.push_back(&call);
   return true;
 }
 
 void CallDesk::MakeReady(Call& call) {
-  if (Line(call)) surroundings_.Wake();
+  if (Line(call)) call.port->Wake();
 }
 
 void CallDesk::MakeReadySoon(Call& call) {
-  if (Line(call)) surroundings_.WakeSoon();
+  if (Line(call)) call.port->WakeSoon();
 }
 
-void CallDesk::FillEvents(FrameBuilder& frame) {
-  while (!ready_.empty()) {
-    Call* call = ready_.front();
-    ready_.pop_front();
+void CallDesk::FillEvents(Port& port, FrameBuilder& frame) {
+  std::deque<Call*>& ready = port.ready_;
+  while (!ready.empty()) {
+    Call* call = ready.front();
+    ready.pop_front();
     call->in_ready = false;
     const bool has_room = call->outbox.Fill(frame, call->call_id, call->attempt, kTurnBytes);
     if (call->outbox.CanSend()) {
       call->in_ready = true;
       if (has_room) {
-        ready_.push_back(call);
+        ready.push_back(call);
       } else {
-        ready_.push_front(call);
+        ready.push_front(call);
       }
     }
     if (!has_room) return;
   }
 }
 
-void CallDesk::Beat(v1::Heartbeat& heartbeat) {
+void CallDesk::Beat(Port& port, v1::Heartbeat& heartbeat) {
   for (Call* call : InOrder()) {
     if (call->started && !call->over()) heartbeat.add_running(call->call_id);
     const bool lingers =
-        call->settled && call->over() && call->outbox.attached() && call->outbox.drained();
+        call->settled && call->over() && call->port == &port && call->outbox.drained();
     if (lingers && ++call->beats_after_late_end > kBeatsToLinger) ForgetSettled(*call);
   }
 }

@@ -17,25 +17,43 @@
 
 namespace callboard::agent {
 
-// The calls between the link and the seats. Loop thread only; owned by the agent, and all that is
+// The calls between the links and the seats. Loop thread only; owned by the agent, and all that is
 // passed in outlives it. Bounds: open_calls_max calls, queued_bytes_max of parameters that have not
 // been started (beyond either: REJECTED, "queue full"), and each outbox its own.
 //
 // A call is known by its id. It leaves the table when the control plane has settled it and the DCC
 // is done with it. Without a verdict after a cut it runs on and says nothing.
+//
+// A call has one owner: the control plane that dispatched it, or the one whose verdict took it over
+// with a higher term. Its events go to the owner's link, and only the owner may command it.
 class CallDesk final : public CallObserver {
+  struct Call;
+
  public:
-  class Surroundings {
+  // A link as the desk sees it: how it is reached and what waits for it. Forgotten by OnUnlinked().
+  class Port {
    public:
-    virtual ~Surroundings() = default;
-    // nullptr if there is no such seat.
-    virtual Seat* FindSeat(const std::string& seat_id) = 0;
+    virtual ~Port() = default;
     // For an item that needs no credit and does not wait in a table.
     virtual void SendControl(v1::AgentItem item) = 0;
     // Something is ready to be written.
     virtual void Wake() = 0;
     // The same for news that may wait a moment for what most likely follows at once.
     virtual void WakeSoon() = 0;
+
+   private:
+    friend class CallDesk;
+    std::string plane_;    // control plane at the other end
+    uint32_t window_ = 0;  // first window of a call, as agreed
+    std::deque<Call*> ready_;
+    std::vector<std::string> acks_due_;
+  };
+
+  class Surroundings {
+   public:
+    virtual ~Surroundings() = default;
+    // nullptr if there is no such seat.
+    virtual Seat* FindSeat(const std::string& seat_id) = 0;
   };
 
   CallDesk(core::EventLoop& loop, CallJournal& journal, Spool& spool, Surroundings& surroundings,
@@ -46,27 +64,28 @@ class CallDesk final : public CallObserver {
   // True once for a seat at which the former run may have left a call at work.
   bool TakeBusySeat(const std::string& seat_id) { return busy_seats_.erase(seat_id) > 0; }
 
-  // ---- the link ----
+  // ---- the links ----
   void AppendInventory(std::deque<v1::AgentItem>& items) const;
-  void OnLinked(const v1::Welcome& welcome);
-  void OnUnlinked();
-  void OnSettings(const v1::LinkLimits& limits);
-  void OnDispatch(v1::Dispatch dispatch);
-  void OnChunk(const v1::Chunk& chunk);
-  void OnCancel(const v1::Cancel& cancel);
-  void OnAnswer(v1::Answer answer);
-  void OnAck(const v1::Ack& ack);
-  void OnSettle(const v1::Settle& settle);
-  void OnVerdict(const v1::Verdict& verdict);
+  void OnLinked(Port& port, const v1::Welcome& welcome);
+  // The other control planes are told which calls have lost their owner.
+  void OnUnlinked(Port& port);
+  void OnSettings(Port& port, const v1::LinkLimits& limits);
+  void OnDispatch(Port& port, v1::Dispatch dispatch);
+  void OnChunk(Port& port, const v1::Chunk& chunk);
+  void OnCancel(Port& port, const v1::Cancel& cancel);
+  void OnAnswer(Port& port, v1::Answer answer);
+  void OnAck(Port& port, const v1::Ack& ack);
+  void OnSettle(Port& port, const v1::Settle& settle);
+  void OnVerdict(Port& port, const v1::Verdict& verdict);
   // No further calls are taken: REJECTED, "draining".
   void Drain() { draining_ = true; }
 
   // What parameters have been consumed; then events, round robin over the calls.
-  void FillAcks(FrameBuilder& frame);
-  void FillEvents(FrameBuilder& frame);
-  bool HasEvents() const { return !ready_.empty(); }
+  void FillAcks(Port& port, FrameBuilder& frame);
+  void FillEvents(Port& port, FrameBuilder& frame);
+  static bool HasEvents(const Port& port) { return !port.ready_.empty(); }
   // Ids of the calls at work. Once a heartbeat: also forgets what has waited long enough.
-  void Beat(v1::Heartbeat& heartbeat);
+  void Beat(Port& port, v1::Heartbeat& heartbeat);
   // Once an hour: forgets finished calls nobody asked for in a day.
   void Expire();
 
@@ -130,25 +149,34 @@ class CallDesk final : public CallObserver {
     v1::Certainty certainty = v1::CERTAINTY_UNSPECIFIED;
     bool ack_due = false;
     bool in_ready = false;
+    Port* port = nullptr;  // the owner's link, if it takes the call's events
     Outbox outbox;
   };
 
   Call* Find(std::string_view call_id);
+  // nullptr unless the call is known and that port's control plane owns it.
+  Call* FindOwned(const Port& port, std::string_view call_id);
+  static v1::CallState StateOf(const Call& call);
+  // The call's events go there from now on.
+  // Whether a word of that control plane with that term counts: it is the owner, or takes over.
+  static bool MayOwn(const Port& port, const Call& call, uint64_t term);
+  void Bind(Call& call, Port& port, uint64_t have_n, uint64_t have_offset);
+  void Unbind(Call& call);
   std::vector<Call*> InOrder() const;
   // Does something with a Dispatch whose call is known; true: take it as a new attempt.
-  bool AcceptKnown(Call& call, const v1::Dispatch& dispatch);
+  bool AcceptKnown(Port& port, Call& call, const v1::Dispatch& dispatch);
   // True: the call may run.
-  bool CheckTombstone(const v1::Dispatch& dispatch);
-  void Reject(const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class, v1::Reason reason,
-              v1::Certainty certainty, std::string detail);
+  bool CheckTombstone(Port& port, const v1::Dispatch& dispatch);
+  static void Reject(Port& port, const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
+                     v1::Reason reason, v1::Certainty certainty, std::string detail);
   void TakeAnswer(Call& call, uint64_t ask_n, bool is_error, Payload text);
-  void OnAnswerChunk(Call& call, const v1::Chunk& chunk);
+  void OnAnswerChunk(Port& port, Call& call, const v1::Chunk& chunk);
   void Submit(Call& call, Payload params);
   v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
   void AddOutcome(Call& call, CallEnd end);
   void EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,
                v1::Certainty certainty, std::string detail);
-  void SettleCall(Call& call, std::vector<Settlement>& settlements);
+  void SettleCall(Port& port, Call& call, std::vector<Settlement>& settlements);
   void Forget(Call& call);
   void ForgetSettled(Call& call);
   void ReleaseQueuedBytes(Call& call);
@@ -163,16 +191,13 @@ class CallDesk final : public CallObserver {
   Spool& spool_;
   Surroundings& surroundings_;
   const AgentLimits limits_;
-  uint32_t window_;  // first window of a call, as agreed
 
   core::StringMap<std::unique_ptr<Call>> calls_;
   uint64_t next_sequence_ = 1;
   uint64_t queued_bytes_ = 0;
   size_t collecting_count_ = 0;
-  std::deque<Call*> ready_;
-  std::vector<std::string> acks_due_;
+  std::vector<Port*> linked_;
   core::StringSet busy_seats_;
-  std::string plane_;  // control plane at the other end
   bool draining_ = false;
 };
 

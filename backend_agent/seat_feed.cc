@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mcp/log_levels.h"
+
 namespace callboard::agent {
 namespace {
 
@@ -18,25 +20,25 @@ bool IsLevelTriggered(std::string_view method) {
 
 }  // namespace
 
-SeatFeed::SeatFeed(CallJournal& journal, const AgentLimits& limits, absl::AnyInvocable<void()> wake)
-    : journal_(journal), limits_(limits), wake_(std::move(wake)) {}
-
 void SeatFeed::Add(std::unique_ptr<Seat> seat) {
   const std::string seat_id = seat->seat_id();
   seats_[seat_id].seat = std::move(seat);
-  gone_.erase(seat_id);
+  for (Port* port : ports_) port->gone_.erase(seat_id);
   OnSeatChanged(seat_id);
 }
 
-void SeatFeed::Remove(const std::string& seat_id, const std::string& reason, bool tell) {
+void SeatFeed::Remove(const std::string& seat_id, const std::string& reason) {
   if (seats_.erase(seat_id) == 0) return;
-  changed_.erase(seat_id);
-  auto of_seat = [&](const WaitingNotice& notice) { return notice.seat_id == seat_id; };
-  std::erase_if(notices_, of_seat);
-  std::erase_if(unconfirmed_, of_seat);
-  if (!tell) return;
-  gone_[seat_id] = reason;
-  wake_();
+  for (Port* port : ports_) {
+    port->changed_.erase(seat_id);
+    port->told_.erase(seat_id);
+    auto of_seat = [&](const WaitingNotice& notice) { return notice.seat_id == seat_id; };
+    std::erase_if(port->notices_, of_seat);
+    std::erase_if(port->unconfirmed_, of_seat);
+    if (!port->linked_) continue;
+    port->gone_[seat_id] = reason;
+    port->Wake();
+  }
 }
 
 Seat* SeatFeed::Find(const std::string& seat_id) {
@@ -51,59 +53,96 @@ v1::SeatState SeatFeed::StateOf(const std::string& seat_id, Entry& entry) {
   return state;
 }
 
-void SeatFeed::AppendInventory(std::deque<v1::AgentItem>& items) {
-  changed_.clear();
-  gone_.clear();
+void SeatFeed::RemovePort(Port& port) {
+  std::erase(ports_, &port);
+  for (const auto& [seat_id, told] : port.told_) {
+    if (told.interest.version() != 0) ApplyInterests(seat_id);
+  }
+}
+
+void SeatFeed::AppendInventory(Port& port, std::deque<v1::AgentItem>& items) {
+  port.changed_.clear();
+  port.gone_.clear();
   for (auto& [seat_id, entry] : seats_) {
     *items.emplace_back().mutable_seat_state() = StateOf(seat_id, entry);
   }
 }
 
-void SeatFeed::OnLinked(const v1::Welcome& welcome) {
+void SeatFeed::OnLinked(Port& port, const v1::Welcome& welcome) {
+  port.linked_ = true;
   for (const auto& [seat_id, incarnation] : welcome.last_incarnation()) {
     journal_.RaiseIncarnation(seat_id, incarnation);
   }
-  if (std::exchange(term_, welcome.term()) == welcome.term()) return;
+  if (std::exchange(port.term_, welcome.term()) == welcome.term()) return;
   // A control plane that has just begun knows no session and says what it wants anew.
-  for (auto& [seat_id, entry] : seats_) {
-    if (entry.interest.version() == 0) continue;
-    entry.interest.Clear();
-    entry.seat->SetInterest(entry.interest);
+  for (auto& [seat_id, told] : port.told_) {
+    if (told.interest.version() == 0) continue;
+    told.interest.Clear();
+    ApplyInterests(seat_id);
   }
 }
 
-void SeatFeed::OnUnlinked() {
-  transfers_.clear();
-  for (auto& [seat_id, entry] : seats_) entry.told_digest.clear();
-  for (WaitingNotice& notice : std::exchange(unconfirmed_, {})) {
-    OnNotice(notice.seat_id, std::move(notice.method), std::move(notice.params));
+void SeatFeed::OnUnlinked(Port& port) {
+  port.linked_ = false;
+  port.transfers_.clear();
+  for (auto& [seat_id, told] : port.told_) told.digest.clear();
+  for (WaitingNotice& notice : std::exchange(port.unconfirmed_, {})) {
+    QueueNotice(port, std::move(notice));
   }
 }
 
-void SeatFeed::OnInterest(v1::Interest interest) {
-  auto it = seats_.find(interest.seat_id());
-  if (it == seats_.end() || interest.version() < it->second.interest.version()) return;
-  it->second.interest = std::move(interest);
-  it->second.seat->SetInterest(it->second.interest);
+void SeatFeed::OnInterest(Port& port, v1::Interest interest) {
+  const std::string seat_id = interest.seat_id();
+  if (!seats_.contains(seat_id)) return;
+  v1::Interest& former = port.told_[seat_id].interest;
+  if (interest.version() < former.version()) return;
+  former = std::move(interest);
+  ApplyInterests(seat_id);
 }
 
-void SeatFeed::OnCatalogueWant(const v1::CatalogueWant& want) {
-  for (const Transfer& transfer : transfers_) {
+void SeatFeed::ApplyInterests(const std::string& seat_id) {
+  Seat* seat = Find(seat_id);
+  if (seat == nullptr) return;
+  v1::Interest all;
+  size_t level = core::kMcpLogLevels.size();
+  std::set<std::string> resources;
+  std::set<std::string> feeds;
+  for (const Port* port : ports_) {
+    auto told = port->told_.find(seat_id);
+    if (told == port->told_.end() || told->second.interest.version() == 0) continue;
+    const v1::Interest& one = told->second.interest;
+    all.set_seat_id(seat_id);
+    all.set_version(std::max(all.version(), one.version()));
+    level = std::min(level, core::McpSeverity(one.log_level()));
+    resources.insert(one.resource_uris().begin(), one.resource_uris().end());
+    feeds.insert(one.feeds().begin(), one.feeds().end());
+  }
+  if (level < core::kMcpLogLevels.size()) {
+    all.set_log_level(std::string(core::kMcpLogLevels[level]));
+  }
+  for (const std::string& uri : resources) all.add_resource_uris(uri);
+  for (const std::string& feed : feeds) all.add_feeds(feed);
+  seat->SetInterest(all);
+}
+
+void SeatFeed::OnCatalogueWant(Port& port, const v1::CatalogueWant& want) {
+  for (const Transfer& transfer : port.transfers_) {
     if (transfer.digest == want.digest()) return;
   }
   for (auto& [seat_id, entry] : seats_) {
     if (want.digest().empty() || entry.seat->State().catalogue_digest() != want.digest()) continue;
-    transfers_.push_back(MakeTransfer(seat_id, entry, want.digest()));
-    return wake_();
+    port.transfers_.push_back(MakeTransfer(port, seat_id, *entry.seat, want.digest()));
+    return port.Wake();
   }
   // No seat has it any more: a newer state is on its way and will be asked for.
 }
 
-SeatFeed::Transfer SeatFeed::MakeTransfer(const std::string& seat_id, Entry& entry,
+SeatFeed::Transfer SeatFeed::MakeTransfer(Port& port, const std::string& seat_id, const Seat& seat,
                                           const std::string& digest) {
-  Transfer transfer{.seat_id = seat_id, .digest = digest, .body = entry.seat->Catalogue()};
-  const std::string base = std::exchange(entry.told_digest, digest);
-  const Payload base_list = std::exchange(entry.told_list, transfer.body);
+  Transfer transfer{.seat_id = seat_id, .digest = digest, .body = seat.Catalogue()};
+  Port::Told& told = port.told_[seat_id];
+  const std::string base = std::exchange(told.digest, digest);
+  const Payload base_list = std::exchange(told.list, transfer.body);
   if (base.empty() || base == digest || transfer.body.size() < kDeltaMin) return transfer;
   auto delta = core::MakeToolListDelta(base_list.view(), transfer.body.view());
   if (!delta) return transfer;
@@ -119,83 +158,92 @@ void SeatFeed::OnSeatControl(const v1::SeatControl& control) {
 
 void SeatFeed::OnSeatChanged(const std::string& seat_id) {
   if (!seats_.contains(seat_id)) return;
-  changed_.insert(seat_id);
-  wake_();
+  for (Port* port : ports_) {
+    port->changed_.insert(seat_id);
+    port->Wake();
+  }
 }
 
 void SeatFeed::OnNotice(const std::string& seat_id, std::string method, std::string raw_params) {
-  auto seat = seats_.find(seat_id);
-  if (seat == seats_.end()) return;
-  if (raw_params.size() > kInlineBodyMax) {
-    ++seat->second.notices_lost;
-    return;
-  }
+  if (!seats_.contains(seat_id)) return;
   const bool level_triggered = IsLevelTriggered(method);
-  size_t others = 0;
-  for (const WaitingNotice& waiting : notices_) {
-    if (level_triggered && waiting.seat_id == seat_id && waiting.method == method &&
-        waiting.params == raw_params) {
-      return;
-    }
-    if (waiting.level_triggered == level_triggered) ++others;
+  WaitingNotice notice{seat_id, std::move(method), std::move(raw_params), level_triggered};
+  for (Port* port : ports_) {
+    QueueNotice(*port, port == ports_.back() ? std::move(notice) : notice);
   }
-  if (others >= limits_.notices_max) {
-    auto oldest = std::find_if(notices_.begin(), notices_.end(), [&](const WaitingNotice& waiting) {
-      return waiting.level_triggered == level_triggered;
-    });
-    if (auto it = seats_.find(oldest->seat_id); it != seats_.end()) ++it->second.notices_lost;
-    notices_.erase(oldest);
-  }
-  notices_.push_back({seat_id, std::move(method), std::move(raw_params), level_triggered});
-  wake_();
 }
 
-bool SeatFeed::FillStates(FrameBuilder& frame) {
-  for (const auto& [seat_id, reason] : gone_) {
+void SeatFeed::QueueNotice(Port& port, WaitingNotice notice) {
+  if (notice.params.size() > kInlineBodyMax) {
+    ++port.told_[notice.seat_id].notices_lost;
+    return;
+  }
+  size_t others = 0;
+  for (const WaitingNotice& waiting : port.notices_) {
+    if (notice.level_triggered && waiting.seat_id == notice.seat_id &&
+        waiting.method == notice.method && waiting.params == notice.params) {
+      return;
+    }
+    if (waiting.level_triggered == notice.level_triggered) ++others;
+  }
+  if (others >= limits_.notices_max) {
+    auto oldest =
+        std::find_if(port.notices_.begin(), port.notices_.end(), [&](const WaitingNotice& waiting) {
+          return waiting.level_triggered == notice.level_triggered;
+        });
+    ++port.told_[oldest->seat_id].notices_lost;
+    port.notices_.erase(oldest);
+  }
+  port.notices_.push_back(std::move(notice));
+  port.Wake();
+}
+
+bool SeatFeed::FillStates(Port& port, FrameBuilder& frame) {
+  for (const auto& [seat_id, reason] : port.gone_) {
     v1::SeatGone* gone = frame.Add()->mutable_seat_gone();
     gone->set_seat_id(seat_id);
     gone->set_reason(reason);
   }
-  gone_.clear();
-  while (!changed_.empty()) {
-    auto it = seats_.find(*changed_.begin());
+  port.gone_.clear();
+  while (!port.changed_.empty()) {
+    auto it = seats_.find(*port.changed_.begin());
     v1::SeatState state = StateOf(it->first, it->second);
     if (!frame.empty() && frame.room() < state.ByteSizeLong() + kItemOverhead) return false;
     frame.Add()->mutable_seat_state()->Swap(&state);
-    changed_.erase(changed_.begin());
+    port.changed_.erase(port.changed_.begin());
   }
   return true;
 }
 
-void SeatFeed::FillData(FrameBuilder& frame) {
-  FillNotices(frame);
-  FillCatalogue(frame);
+void SeatFeed::FillData(Port& port, FrameBuilder& frame) {
+  FillNotices(port, frame);
+  FillCatalogue(port, frame);
 }
 
-void SeatFeed::FillNotices(FrameBuilder& frame) {
-  while (!notices_.empty()) {
-    WaitingNotice& waiting = notices_.front();
+void SeatFeed::FillNotices(Port& port, FrameBuilder& frame) {
+  while (!port.notices_.empty()) {
+    WaitingNotice& waiting = port.notices_.front();
     const size_t need = kItemOverhead + waiting.params.size() + waiting.method.size();
     if (frame.room() < need) return;
-    Entry& entry = seats_.find(waiting.seat_id)->second;
-    entry.last_notice_n += 1 + std::exchange(entry.notices_lost, 0);
+    Port::Told& told = port.told_[waiting.seat_id];
+    told.last_notice_n += 1 + std::exchange(told.notices_lost, 0);
     if (waiting.level_triggered) {
-      if (unconfirmed_.size() >= limits_.notices_max) unconfirmed_.pop_front();
-      unconfirmed_.push_back(waiting);
+      if (port.unconfirmed_.size() >= limits_.notices_max) port.unconfirmed_.pop_front();
+      port.unconfirmed_.push_back(waiting);
     }
     v1::Notice* notice = frame.Add()->mutable_notice();
+    notice->set_incarnation(seats_.find(waiting.seat_id)->second.incarnation);
     notice->set_seat_id(std::move(waiting.seat_id));
-    notice->set_incarnation(entry.incarnation);
-    notice->set_n(entry.last_notice_n);
+    notice->set_n(told.last_notice_n);
     notice->set_method(std::move(waiting.method));
     notice->mutable_params()->set_inline_(std::move(waiting.params));
-    notices_.pop_front();
+    port.notices_.pop_front();
   }
 }
 
-void SeatFeed::FillCatalogue(FrameBuilder& frame) {
-  if (transfers_.empty()) return;
-  Transfer& transfer = transfers_.front();
+void SeatFeed::FillCatalogue(Port& port, FrameBuilder& frame) {
+  if (port.transfers_.empty()) return;
+  Transfer& transfer = port.transfers_.front();
   const std::string_view text = transfer.body.view();
   const bool whole = text.size() <= kInlineBodyMax;
   if (!transfer.announced) {
@@ -216,7 +264,7 @@ void SeatFeed::FillCatalogue(FrameBuilder& frame) {
     catalogue->Swap(&head);
     if (whole) {
       catalogue->mutable_body()->set_inline_(text.data(), text.size());
-      transfers_.pop_front();
+      port.transfers_.pop_front();
       return;
     }
     catalogue->mutable_body()->set_size(text.size());
@@ -232,7 +280,13 @@ void SeatFeed::FillCatalogue(FrameBuilder& frame) {
   chunk->set_offset(transfer.offset);
   chunk->set_bytes(text.data() + transfer.offset, piece);
   transfer.offset += piece;
-  if (piece == left) transfers_.pop_front();
+  if (piece == left) port.transfers_.pop_front();
+}
+
+size_t SeatFeed::notices() const {
+  size_t count = 0;
+  for (const Port* port : ports_) count += port->notices_.size();
+  return count;
 }
 
 void SeatFeed::Beat(v1::Heartbeat& heartbeat) const {

@@ -27,13 +27,13 @@ absl::Duration FromMillis(uint64_t milliseconds, absl::Duration otherwise) {
 }  // namespace
 
 Uplink::Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer,
-               const AgentConfig& config, Owner& owner)
+               const AgentConfig& config, Owner& owner, std::string address)
     : loop_(loop),
       dialer_(dialer),
       config_(config),
       owner_(owner),
       backoff_(config.backoff_first, config.backoff_max, random),
-      boot_id_(random.Hex(16)),
+      addresses_{std::move(address)},
       unreceived_limit_(config.limits.link_unreceived_max, config.limits.link_unreceived_most),
       read_idle_(kReadIdle),
       heartbeat_(kHeartbeat) {}
@@ -59,18 +59,33 @@ void Uplink::Stop(absl::Duration grace, absl::AnyInvocable<void()> done) {
 
 // ---- dialling and opening -----------------------------------------------------------------------
 
+void Uplink::DialNow() {
+  if (state_ == State::kLinked || stopped_) return;
+  if (state_ == State::kOpening) {
+    state_ = State::kWaiting;  // not a failure
+    CloseLink(absl::CancelledError("dialled anew"));
+  }
+  Dial();
+}
+
+void Uplink::RemoveAddress(const std::string& address) {
+  const std::string present = addresses_[address_];
+  std::erase(addresses_, address);
+  const auto at = std::find(addresses_.begin(), addresses_.end(), present);
+  address_ = at == addresses_.end() ? 0 : static_cast<size_t>(at - addresses_.begin());
+}
+
 void Uplink::Dial() {
   state_ = State::kOpening;
-  ++link_epoch_;
   writing_ = false;
   sent_ = confirmed_ = received_ = received_reported_ = 0;
   unreceived_limit_.Reset();
   control_.clear();
-  link_ = dialer_.Dial();
+  link_ = dialer_.Dial(addresses_[address_]);
   link_->Open(this);
   QueueOpening();
   dial_timer_ = loop_.After(config_.welcome_timeout, [this] {
-    Redial(absl::DeadlineExceededError("no Welcome from the control plane"), backoff_.Next());
+    OnDialFailed(absl::DeadlineExceededError("no Welcome from the control plane"), backoff_.Next());
   });
   Wake();
 }
@@ -81,12 +96,10 @@ void Uplink::QueueOpening() {
   hello->set_protocol_min(kProtocol);
   hello->set_protocol_max(kProtocol);
   hello->set_agent_id(config_.agent_id);
-  hello->set_boot_id(boot_id_);
-  hello->set_link_epoch(link_epoch_);
   *hello->mutable_software() = config_.software;
   for (const auto& [key, value] : config_.labels) (*hello->mutable_labels())[key] = value;
-  hello->set_journal_id(owner_.journal_id());
   hello->set_last_cluster_id(last_cluster_id_);
+  owner_.FillHello(*hello);
   v1::LinkLimits* limits = hello->mutable_limits();
   limits->set_max_open_calls(config_.limits.open_calls_max);
   limits->set_max_queued_bytes(config_.limits.queued_bytes_max);
@@ -118,14 +131,17 @@ void Uplink::CloseLink(const absl::Status& status) {
 void Uplink::LogLoss(const absl::Status& why, bool was_linked) {
   const absl::Time now = loop_.Now();
   if (was_linked) {
-    core::LogInfo("link_down", {{"reason", core::Message(why)},
+    core::LogInfo("link_down", {{"address", address()},
+                                {"reason", core::Message(why)},
                                 {"duration_ms", absl::ToInt64Milliseconds(now - state_since_)}});
     state_since_ = now;
   } else if (state_ == State::kOpening) {
     ++failed_dials_;
     // The first failures are most often a restart; one that persists is told once.
-    core::Log(failed_dials_ == kDialsBeforeWarning ? core::LogLevel::kWarn : core::LogLevel::kDebug,
-              "link_fails", {{"reason", core::Message(why)}, {"attempts", failed_dials_}});
+    core::Log(
+        failed_dials_ == kDialsBeforeWarning ? core::LogLevel::kWarn : core::LogLevel::kDebug,
+        "link_fails",
+        {{"address", address()}, {"reason", core::Message(why)}, {"attempts", failed_dials_}});
   }
 }
 
@@ -138,7 +154,15 @@ void Uplink::Redial(absl::Status why, absl::Duration wait) {
   dial_timer_ = loop_.After(wait, [this] { Dial(); });
 }
 
-void Uplink::OnClosed(absl::Status status) { Redial(std::move(status), backoff_.Next()); }
+void Uplink::OnDialFailed(absl::Status why, absl::Duration wait) {
+  Redial(std::move(why), wait);
+  if (!addresses_.empty()) address_ = (address_ + 1) % addresses_.size();
+}
+
+void Uplink::OnClosed(absl::Status status) {
+  if (state_ == State::kOpening) return OnDialFailed(std::move(status), backoff_.Next());
+  Redial(std::move(status), backoff_.Next());
+}
 
 void Uplink::OnMessage(v1::ServerFrame frame) {
   received_ += PacingBytes(frame);
@@ -175,7 +199,9 @@ void Uplink::OnWelcome(const v1::Welcome& welcome) {
   backoff_.Reset();
   dial_timer_.Cancel();
   state_ = State::kLinked;
+  control_plane_id_ = welcome.control_plane_id();
   core::LogInfo("link_up", {{"control_plane", welcome.control_plane_id()},
+                            {"address", address()},
                             {"term", welcome.term()},
                             {"attempts", failed_dials_ + 1},
                             {"away_ms", absl::ToInt64Milliseconds(loop_.Now() - state_since_)}});
@@ -192,15 +218,21 @@ void Uplink::OnWelcome(const v1::Welcome& welcome) {
 
 void Uplink::OnRefused(const v1::Refused& refused) {
   if (refused.permanent()) {
-    core::LogWarn("link_refused", {{"code", v1::Refused::Code_Name(refused.code())},
+    core::LogWarn("link_refused", {{"address", address()},
+                                   {"code", v1::Refused::Code_Name(refused.code())},
                                    {"reason", refused.message()}});
   }
+  const bool alias = refused.code() == v1::Refused::ALREADY_LINKED;
   const absl::Duration wait = refused.permanent()
                                   ? config_.permanent_refusal_wait
                                   : FromMillis(refused.retry_after_ms(), backoff_.Next());
-  Redial(core::MakeError(absl::StatusCode::kFailedPrecondition,
-                         fmt::format("refused by the control plane: {}", refused.message())),
-         wait);
+  const absl::Status why =
+      core::MakeError(absl::StatusCode::kFailedPrecondition,
+                      fmt::format("refused by the control plane: {}", refused.message()));
+  if (!alias) return state_ == State::kLinked ? Redial(why, wait) : OnDialFailed(why, wait);
+  const std::string refused_address = address();
+  Redial(why, wait);
+  owner_.OnAlias(refused_address, refused.control_plane_id());
 }
 
 // ---- while linked -------------------------------------------------------------------------------
@@ -215,6 +247,7 @@ void Uplink::OnLinkedItem(v1::ServerItem item) {
     case v1::ServerItem::kPong:
       return;
     case v1::ServerItem::kGoAway:
+      owner_.OnGoAway(item.go_away());
       return BeginDrain(FromMillis(item.go_away().grace_ms(), absl::ZeroDuration()), [this] {
         Redial(absl::UnavailableError("the control plane asked the agent to go away"),
                backoff_.Next());

@@ -1,4 +1,4 @@
-// The agent's link to its control plane: dialling, opening, pacing, liveness.
+// The agent's link to one control plane: dialling, opening, pacing, liveness.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,33 @@
 
 namespace callboard::agent {
 
-// Keeps one Attach open for as long as it lives: dials without end (full jitter; the backoff is
-// reset by Welcome, not by the connect; a permanent refusal waits permanent_refusal_wait), says
-// Hello, writes what its owner has in frames, one write at a time, and closes a link that is
-// silent.
+// Keeps one Attach open for as long as it lives: dials its addresses in turn without end (full
+// jitter; the backoff is reset by Welcome, not by the connect; a permanent refusal waits
+// permanent_refusal_wait), says Hello, writes what its owner has in frames, one write at a time,
+// and closes a link that is silent. Several addresses are several ways to one control plane.
 //
 // All that is produced in one turn of the loop goes into one frame. Items without credit go first;
 // data stops at link_unreceived_max bytes the peer has not confirmed (more on long fat paths: see
-// core::LinkWindow). Loop thread only; owned by
-// the agent. Bound: kControlItemsMax items wait without credit, beyond that the link is given up.
+// core::LinkWindow). Loop thread only; owned by a PlaneLink. Bound: kControlItemsMax items wait
+// without credit, beyond that the link is given up.
 class Uplink final : public ControlPlaneLink::Handler {
  public:
   // Who has something to say and is told what comes.
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual std::string journal_id() = 0;
+    // What this process says of itself: boot, epoch, journal, its other links.
+    virtual void FillHello(v1::Hello& hello) = 0;
     // SeatState of every seat, then CallState of every unsettled call.
     virtual void AppendInventory(std::deque<v1::AgentItem>& items) = 0;
     virtual void OnLinked(const v1::Welcome& welcome) = 0;
     virtual void OnUnlinked() = 0;
     // The peer has all that was written so far.
     virtual void OnAllReceived() = 0;
+    // Refused: another address has led this process to the same control plane.
+    virtual void OnAlias(const std::string& address, const std::string& control_plane_id) = 0;
+    // The control plane will end the link; these are others.
+    virtual void OnGoAway(const v1::GoAway& away) = 0;
     // Anything but what concerns the link itself. Only while linked.
     virtual void OnItem(v1::ServerItem item) = 0;
     virtual void MakeHeartbeat(v1::Heartbeat& heartbeat) = 0;
@@ -49,10 +54,12 @@ class Uplink final : public ControlPlaneLink::Handler {
   };
 
   Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer, const AgentConfig& config,
-         Owner& owner);
+         Owner& owner, std::string address);
   ~Uplink() override;
 
   void Start();
+  // Begins the opening anew. Does nothing while linked.
+  void DialNow();
   // Closes once nothing waits to be written, or after `grace`; `done` comes later, never inline.
   void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
   void SendControl(v1::AgentItem item);
@@ -61,8 +68,17 @@ class Uplink final : public ControlPlaneLink::Handler {
   // The same within kSoon, unless a frame is written before.
   void WakeSoon();
 
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // The one dialled last.
+  const std::string& address() const { return addresses_[address_]; }
+  void AddAddress(std::string address) { addresses_.push_back(std::move(address)); }
+  // Not the last one left, and not the one that is linked.
+  void RemoveAddress(const std::string& address);
+  // By its last Welcome; empty before the first.
+  const std::string& control_plane_id() const { return control_plane_id_; }
+
   bool linked() const { return state_ == State::kLinked; }
-  uint64_t attaches() const { return link_epoch_; }
+  bool opening() const { return state_ == State::kOpening; }
 
  private:
   enum class State { kIdle, kWaiting, kOpening, kLinked };
@@ -75,6 +91,8 @@ class Uplink final : public ControlPlaneLink::Handler {
   void QueueOpening();
   // Ends the present link; the next is dialled after `wait`.
   void Redial(absl::Status why, absl::Duration wait);
+  // Likewise, and the next is to the next address.
+  void OnDialFailed(absl::Status why, absl::Duration wait);
   void CloseLink(const absl::Status& status);
   void LogLoss(const absl::Status& why, bool was_linked);
   void OnOpeningItem(const v1::ServerItem& item);
@@ -101,8 +119,9 @@ class Uplink final : public ControlPlaneLink::Handler {
   absl::Time state_since_;  // of being linked, or not linked
   int failed_dials_ = 0;    // since the last Welcome
   bool stopped_ = false;
-  std::string boot_id_;
-  uint64_t link_epoch_ = 0;
+  std::vector<std::string> addresses_;
+  size_t address_ = 0;
+  std::string control_plane_id_;
   std::string last_cluster_id_;
   std::unique_ptr<ControlPlaneLink> link_;
   std::vector<std::unique_ptr<ControlPlaneLink>> retired_;  // closed, may be in a callback

@@ -151,7 +151,7 @@ class GrpcDialer final : public LinkDialer {
       : loop_(std::make_shared<core::LoopGate>(loop)), options_(std::move(options)) {}
   ~GrpcDialer() override { loop_->Close(); }
 
-  std::unique_ptr<ControlPlaneLink> Dial() override {
+  std::unique_ptr<ControlPlaneLink> Dial(const std::string& address) override {
     grpc::ChannelArguments arguments;
     const auto ms = [](absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); };
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ms(options_.keepalive_interval));
@@ -160,9 +160,9 @@ class GrpcDialer final : public LinkDialer {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-    if (core::IsLoopback(options_.address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    if (core::IsLoopback(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     auto channel =
-        grpc::CreateCustomChannel(options_.address, grpc::InsecureChannelCredentials(), arguments);
+        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
     return std::make_unique<GrpcControlPlaneLink>(
         std::make_shared<AttachReactor>(loop_, std::move(channel)));
   }

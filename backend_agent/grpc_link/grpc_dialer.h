@@ -1,8 +1,7 @@
-// Dials a control plane over gRPC: the product's implementation of LinkDialer.
+// Dials control planes over gRPC: the product's implementation of LinkDialer.
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/time/time.h"
 #include "backend_agent/agent.h"
@@ -11,7 +10,6 @@
 namespace callboard::agent {
 
 struct GrpcDialerOptions {
-  std::string address;  // "127.0.0.1:9766"
   absl::Duration keepalive_interval = absl::Seconds(5);
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };

@@ -81,6 +81,7 @@ void AgentDirectory::GoAway(absl::Duration grace) {
     v1::GoAway& away = *agent.info.link->outbox().Control().mutable_go_away();
     away.set_reason("drain");
     away.set_grace_ms(Millis(grace));
+    for (const std::string& address : plane_.config.alternates) away.add_alternates(address);
     agent.info.link->ScheduleFlush();
   }
 }
@@ -163,6 +164,7 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   welcome.set_cluster_id(plane_.store.cluster_id());
   welcome.set_control_plane_id(plane_.config.control_plane_id);
   welcome.set_term(plane_.term);
+  for (const std::string& address : plane_.config.alternates) welcome.add_alternates(address);
   const Limits& limits = plane_.config.limits;
   v1::LinkLimits& told = *welcome.mutable_limits();
   told.set_max_open_calls(limits.agent_open_calls_max);
@@ -245,6 +247,8 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
   switch (item.item_case()) {
     case v1::AgentItem::kCallEvent:
       return calls_.OnCallEvent(session, *item.mutable_call_event());
+    case v1::AgentItem::kCallState:
+      return calls_.OnCallState(session, item.call_state());
     case v1::AgentItem::kChunk:
       if (item.chunk().n() == 0) return OnCatalogueChunk(agent, *item.mutable_chunk());
       return calls_.OnChunk(session, *item.mutable_chunk());

@@ -21,6 +21,8 @@ class AgentCalls : public AgentOutbox::Source {
   // A link was accepted; `inventory` is what the agent holds. Its Welcome is already queued.
   virtual void OnLinkUp(const std::string& agent_id, AgentSession& link) = 0;
   virtual void OnLinkDown(const std::string& agent_id) = 0;
+  // The agent has lost the link of a call's owner and asks who takes the call over.
+  virtual void OnCallState(AgentSession& link, const v1::CallState& state) = 0;
   virtual void OnCallEvent(AgentSession& link, v1::CallEvent& event) = 0;
   virtual void OnChunk(AgentSession& link, v1::Chunk& chunk) = 0;
   virtual void OnCancelAck(AgentSession& link, const v1::CancelAck& ack) = 0;

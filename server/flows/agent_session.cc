@@ -103,6 +103,12 @@ void AgentSession::OnHello(v1::Hello hello) {
                               peer_.transport_agent, hello_.agent_id()),
                   true);
   }
+  for (const std::string& linked : hello_.linked_planes()) {
+    if (linked != config_.control_plane_id) continue;
+    return Refuse(v1::Refused::ALREADY_LINKED,
+                  "this process is linked to this control plane by another address", false,
+                  config_.budgets.link_read_idle);
+  }
   if (hello_.limits().window() != 0) outbox_.SetWindow(hello_.limits().window());
   state_ = State::kInventory;
 }
@@ -131,6 +137,7 @@ void AgentSession::Refuse(v1::Refused::Code code, std::string message, bool perm
   refused.set_wanted_protocol_min(kProtocolMin);
   refused.set_wanted_protocol_max(kProtocolMax);
   refused.set_permanent(permanent);
+  refused.set_control_plane_id(config_.control_plane_id);
   refused.set_retry_after_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(retry_after)));
   // Ends when the refusal is written, or when it cannot be.
   opening_timer_ =
@@ -177,7 +184,6 @@ void AgentSession::OnLinkItem(v1::AgentItem& item) {
       for (const v1::AckEntry& entry : item.ack().entries()) outbox_.OnAck(entry);
       return;
     case v1::AgentItem::kHello:
-    case v1::AgentItem::kCallState:
     case v1::AgentItem::kInventoryDone:
     case v1::AgentItem::ITEM_NOT_SET:
       return Ignore("it is unknown, or of an opening");

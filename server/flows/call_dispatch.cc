@@ -215,12 +215,21 @@ void CallFlow::Continue(AgentSession& link, const LiveCall& call) {
              call.event_body.active ? call.event_body.received : 0);
 }
 
+void CallFlow::OnCallState(AgentSession& link, const v1::CallState& state) {
+  if (!CallId::From(state.call_id())) return;
+  GiveVerdict(link, state);
+  link.ScheduleFlush();
+}
+
 void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
   const CallId id = *CallId::From(state.call_id());
   LiveCall* call = Find(id);
   if (!MayTellOf(link, id, call)) return;
   Execution* record = plane_.executions.Find(id);
   if (record == nullptr && call == nullptr) {
+    // Of a control plane that may come back and ask for it.
+    const std::string& owner = state.owner_plane();
+    if (!owner.empty() && owner != plane_.config.control_plane_id) return;
     if (!plane_.executions.full()) {
       record = &plane_.executions.Open(id, Now());
       record->orphan = true;

@@ -80,6 +80,7 @@ class CallFlow final : public AgentCalls {
   bool FillAck(const CallId& id, v1::AckEntry& entry) override;
   void OnLinkUp(const std::string& agent_id, AgentSession& link) override;
   void OnLinkDown(const std::string& agent_id) override;
+  void OnCallState(AgentSession& link, const v1::CallState& state) override;
   void OnCallEvent(AgentSession& link, v1::CallEvent& event) override;
   void OnChunk(AgentSession& link, v1::Chunk& chunk) override;
   void OnCancelAck(AgentSession& link, const v1::CancelAck& ack) override;

@@ -32,7 +32,8 @@ struct PeerIdentity {
 };
 
 struct ControlPlaneConfig {
-  std::string control_plane_id;
+  std::string control_plane_id;         // the same after a restart on the same store
+  std::vector<std::string> alternates;  // addresses of others, told to agents
   Budgets budgets;
   Limits limits;
 };

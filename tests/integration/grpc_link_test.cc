@@ -54,8 +54,7 @@ class GrpcLinkTest : public testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(service_.service());
     server_ = builder.BuildAndStart();
-    dialer_ = agent::MakeGrpcDialer(agent_thread_.loop(),
-                                    {.address = fmt::format("127.0.0.1:{}", port_)});
+    dialer_ = agent::MakeGrpcDialer(agent_thread_.loop(), {});
   }
 
   ~GrpcLinkTest() override {
@@ -69,7 +68,7 @@ class GrpcLinkTest : public testing::Test {
 
   void Dial() {
     agent_thread_.Call([this] {
-      agent_link_ = dialer_->Dial();
+      agent_link_ = dialer_->Dial(fmt::format("127.0.0.1:{}", port_));
       agent_link_->Open(&agent_end_);
     });
   }
@@ -171,7 +170,7 @@ class EagerWriter final : public agent::ControlPlaneLink::Handler {
 TEST_F(GrpcLinkTest, AConfirmationThatTheOwnerHasAnticipatedIsNotDelivered) {
   EagerWriter writer(agent_thread_.loop(), 3'000);
   agent_thread_.Call([this, &writer] {
-    agent_link_ = dialer_->Dial();
+    agent_link_ = dialer_->Dial(fmt::format("127.0.0.1:{}", port_));
     writer.link_ = agent_link_.get();
     agent_link_->Open(&writer);
     writer.Go();
@@ -220,7 +219,7 @@ TEST_F(GrpcLinkTest, DialingAPortWithoutAServerFailsWithUnavailable) {
 }
 
 TEST_F(GrpcLinkTest, ALinkDestroyedBeforeItWasOpenedDoesNothing) {
-  agent_thread_.Call([this] { dialer_->Dial(); });
+  agent_thread_.Call([this] { dialer_->Dial(fmt::format("127.0.0.1:{}", port_)); });
   EXPECT_FALSE(server_thread_.Call([this] { return server_link_ != nullptr; }));
 }
 

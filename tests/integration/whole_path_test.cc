@@ -122,9 +122,10 @@ class AgentProcess {
       auto& loop = thread_.loop();
       journal_ = *agent::PosixJournalFile::Open(folder + "/journal");
       spool_ = *agent::PosixSpool::Open(folder + "/spool");
-      dialer_ = agent::MakeGrpcDialer(loop, {.address = fmt::format("127.0.0.1:{}", grpc_port)});
+      dialer_ = agent::MakeGrpcDialer(loop, {});
       agent::AgentConfig config;
       config.agent_id = kAgentId;
+      config.control_planes = {fmt::format("127.0.0.1:{}", grpc_port)};
       agent_ = std::make_unique<agent::Agent>(loop, random_, *dialer_, *journal_, *spool_, config);
       agent_->Recover().IgnoreError();
       agent::HttpBackendConfig backend_config;

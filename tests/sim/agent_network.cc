@@ -259,7 +259,7 @@ class AgentNetwork::Dialer final : public agent::LinkDialer {
  public:
   Dialer(AgentNetwork& network, std::string agent) : network_(network), agent_(std::move(agent)) {}
 
-  std::unique_ptr<agent::ControlPlaneLink> Dial() override {
+  std::unique_ptr<agent::ControlPlaneLink> Dial(const std::string&) override {
     auto wire = std::make_shared<Wire>(network_, agent_);
     auto& wires = network_.agents_[agent_].wires;
     std::erase_if(wires, [](const auto& weak) { return weak.expired(); });

@@ -17,7 +17,7 @@ PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& t
       offload_(loop),
       store_(loop, store_delay, "sim-cluster"),
       plane_(loop, random, offload_, store_,
-             {.control_plane_id = random.Hex(8),
+             {.control_plane_id = "sim-plane",
               .budgets = settings.budgets,
               .limits = settings.limits}),
       client_(MakeCheckedClient(loop, trace, apps::MakeLocalControlPlaneClient(plane_))),
@@ -91,6 +91,7 @@ void Machine::StartAgent() {
   trace_.Add(name_ + ": the agent starts");
   agent::AgentConfig config;
   config.agent_id = agent_id_;
+  config.control_planes = {"sim-plane"};
   config.software.set_name("callboard-agent");
   config.limits = settings_.agent;
   config.backoff_max = absl::Seconds(3);

@@ -167,6 +167,15 @@ class Stage:
             bridge.port = json.loads(ports.read_text())["http"]
         return bridge
 
+    def second_control_plane(self, **settings):
+        """Another callboardd with a folder of its own, as a stage that has no agent."""
+        folder = self.folder / "second"
+        folder.mkdir(exist_ok=True)
+        other = Stage(folder)
+        self.on_close(other.close)
+        other.start_control_plane(**settings)
+        return other
+
     def restart_control_plane(self):
         """Once more on the same ports, with the same folder and settings."""
         return self.start_control_plane(**self._settings)

@@ -18,12 +18,13 @@
 
 namespace callboard::tests {
 
-// The other end of every link the agent dials; what came over the newest link is in `items`.
-class FakePlane final : public agent::LinkDialer {
+// The other end of every link the agent dials at one address; what came over the newest link is in
+// `items`.
+class FakePlane final {
  public:
   explicit FakePlane(VirtualLoop& loop) : loop_(loop) {}
 
-  std::unique_ptr<agent::ControlPlaneLink> Dial() override {
+  std::unique_ptr<agent::ControlPlaneLink> Dial() {
     ++dials;
     dialled_at.push_back(loop_.Now());
     items.clear();
@@ -104,6 +105,25 @@ class FakePlane final : public agent::LinkDialer {
   uint64_t taken_ = 0;
 };
 
+// The network: finds the plane at an address, and refuses the dial where there is none.
+class FakeDialer final : public agent::LinkDialer {
+ public:
+  FakeDialer(VirtualLoop& loop, std::map<std::string, FakePlane*> by_address)
+      : planes(std::move(by_address)), nowhere_(loop) {}
+  std::unique_ptr<agent::ControlPlaneLink> Dial(const std::string& address) override {
+    auto found = planes.find(address);
+    if (found != planes.end()) return found->second->Dial();
+    auto link = nowhere_.Dial();
+    nowhere_.Cut();
+    return link;
+  }
+
+  std::map<std::string, FakePlane*> planes;
+
+ private:
+  FakePlane nowhere_;
+};
+
 // What a seat was asked to do. The test plays the DCC through the agent's CallObserver.
 class FakeSeat final : public agent::Seat {
  public:
@@ -159,6 +179,7 @@ class AgentTest : public testing::Test {
 
   AgentTest() {
     config.agent_id = "00112233445566778899aabbccddeeff";
+    config.control_planes = {"plane-1:9766"};
     welcome.set_protocol(1);
     welcome.set_cluster_id("cluster");
     welcome.set_control_plane_id("plane-1");
@@ -168,16 +189,17 @@ class AgentTest : public testing::Test {
 
   void StartAgent() {
     seat = {};
-    agent = std::make_unique<agent::Agent>(loop, random, plane, journal, spool, config);
+    agent = std::make_unique<agent::Agent>(loop, random, dialer, journal, spool, config);
     EXPECT_TRUE(agent->Recover().ok());
     agent->AddSeat(std::make_unique<FakeSeat>(kSeat, seat));
     agent->Start();
     loop.RunReady();
   }
-  void SendWelcome() {
+  void SendWelcome() { SendWelcome(plane, welcome); }
+  void SendWelcome(FakePlane& to, const v1::Welcome& said) {
     v1::ServerItem item;
-    *item.mutable_welcome() = welcome;
-    plane.Send(std::move(item));
+    *item.mutable_welcome() = said;
+    to.Send(std::move(item));
     loop.RunReady();
   }
   void StartLinked() {
@@ -208,16 +230,18 @@ class AgentTest : public testing::Test {
     dispatch.set_kind(v1::Dispatch::REQUEST);
     return dispatch;
   }
-  void Send(v1::Dispatch dispatch) {
+  void Send(v1::Dispatch dispatch) { Send(plane, std::move(dispatch)); }
+  void Send(FakePlane& from, v1::Dispatch dispatch) {
     v1::ServerItem item;
     *item.mutable_dispatch() = std::move(dispatch);
-    plane.Send(std::move(item));
+    from.Send(std::move(item));
     loop.RunReady();
   }
   // Dispatches a call and lets it begin at the seat.
-  std::string Begin(char letter) {
-    Send(MakeDispatch(letter));
-    const std::string call_id = CallIdOf(letter);
+  std::string Begin(char letter) { return Begin(plane, MakeDispatch(letter)); }
+  std::string Begin(FakePlane& from, const v1::Dispatch& dispatch) {
+    Send(from, dispatch);
+    std::string call_id = dispatch.call_id();
     EXPECT_TRUE(agent->call_observer().OnStarting(call_id, 3));
     loop.RunFor(absl::Milliseconds(2));  // Started may wait that long for an outcome
     return call_id;
@@ -242,6 +266,10 @@ class AgentTest : public testing::Test {
   }
   void SendVerdict(const std::string& call_id, v1::Verdict::Decision decision, uint64_t have_n = 0,
                    uint64_t have_offset = 0, uint64_t term = 1) {
+    SendVerdict(plane, call_id, decision, have_n, have_offset, term);
+  }
+  void SendVerdict(FakePlane& from, const std::string& call_id, v1::Verdict::Decision decision,
+                   uint64_t have_n, uint64_t have_offset, uint64_t term) {
     v1::ServerItem item;
     v1::Verdict* verdict = item.mutable_verdict();
     verdict->set_call_id(call_id);
@@ -250,7 +278,7 @@ class AgentTest : public testing::Test {
     verdict->set_decision(decision);
     verdict->set_have_n(have_n);
     verdict->set_have_offset(have_offset);
-    plane.Send(std::move(item));
+    from.Send(std::move(item));
     loop.RunReady();
   }
   void SendAck(const std::string& call_id, uint64_t n, uint64_t offset, uint32_t window = 0) {
@@ -265,25 +293,32 @@ class AgentTest : public testing::Test {
     loop.RunReady();
   }
   void SendSettle(const std::string& call_id, uint64_t term = 1) {
+    SendSettle(plane, call_id, term);
+  }
+  void SendSettle(FakePlane& from, const std::string& call_id, uint64_t term) {
     v1::ServerItem item;
     item.mutable_settle()->add_call_id(call_id);
     item.mutable_settle()->set_owner_term(term);
-    plane.Send(std::move(item));
+    from.Send(std::move(item));
     loop.RunReady();
   }
-  void SendCancel(const std::string& call_id) {
+  void SendCancel(const std::string& call_id) { SendCancel(plane, call_id, 1); }
+  void SendCancel(FakePlane& from, const std::string& call_id, uint64_t term) {
     v1::ServerItem item;
     item.mutable_cancel()->set_call_id(call_id);
-    item.mutable_cancel()->set_owner_term(1);
+    item.mutable_cancel()->set_owner_term(term);
     item.mutable_cancel()->set_reason(v1::Cancel::CLIENT);
-    plane.Send(std::move(item));
+    from.Send(std::move(item));
     loop.RunReady();
   }
 
   // What came over the present link.
   std::vector<v1::CallEvent> Events(const std::string& call_id) const {
+    return Events(plane, call_id);
+  }
+  static std::vector<v1::CallEvent> Events(const FakePlane& at, const std::string& call_id) {
     std::vector<v1::CallEvent> events;
-    for (const v1::AgentItem& item : plane.items) {
+    for (const v1::AgentItem& item : at.items) {
       if (item.has_call_event() && item.call_event().call_id() == call_id) {
         events.push_back(item.call_event());
       }
@@ -291,13 +326,17 @@ class AgentTest : public testing::Test {
     return events;
   }
   std::vector<uint64_t> Numbers(const std::string& call_id) const {
+    return Numbers(plane, call_id);
+  }
+  static std::vector<uint64_t> Numbers(const FakePlane& at, const std::string& call_id) {
     std::vector<uint64_t> numbers;
-    for (const v1::CallEvent& event : Events(call_id)) numbers.push_back(event.n());
+    for (const v1::CallEvent& event : Events(at, call_id)) numbers.push_back(event.n());
     return numbers;
   }
   // The outcomes of a call; a call without one fails the test and gives an empty outcome.
-  v1::Outcome OutcomeOf(const std::string& call_id) const {
-    for (const v1::CallEvent& event : Events(call_id)) {
+  v1::Outcome OutcomeOf(const std::string& call_id) const { return OutcomeOf(plane, call_id); }
+  static v1::Outcome OutcomeOf(const FakePlane& at, const std::string& call_id) {
+    for (const v1::CallEvent& event : Events(at, call_id)) {
       if (event.has_outcome()) return event.outcome();
     }
     ADD_FAILURE() << "no outcome of call " << call_id;
@@ -315,8 +354,11 @@ class AgentTest : public testing::Test {
     return text;
   }
   std::vector<v1::AgentItem> Items(v1::AgentItem::ItemCase kind) const {
+    return Items(plane, kind);
+  }
+  static std::vector<v1::AgentItem> Items(const FakePlane& at, v1::AgentItem::ItemCase kind) {
     std::vector<v1::AgentItem> found;
-    for (const v1::AgentItem& item : plane.items) {
+    for (const v1::AgentItem& item : at.items) {
       if (item.item_case() == kind) found.push_back(item);
     }
     return found;
@@ -325,6 +367,7 @@ class AgentTest : public testing::Test {
   VirtualLoop loop;
   core::SeededRandom random{7};
   FakePlane plane{loop};
+  FakeDialer dialer{loop, {{"plane-1:9766", &plane}}};
   MemoryJournalFile journal;
   MemorySpool spool;
   agent::AgentConfig config;

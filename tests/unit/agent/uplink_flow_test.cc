@@ -202,6 +202,46 @@ TEST_F(UplinkFlow, AcknowledgedEventsAreLetGo) {
   EXPECT_EQ(agent->gauges().outbox_events, 2u);
 }
 
+TEST_F(UplinkFlow, WhatAFormerControlPlaneConsumedIsNotSentAgain) {
+  StartLinked();
+  const std::string call_id = Begin('a');
+  for (const char* text : {"\"two\"", "\"three\"", "\"four\""}) {
+    agent->call_observer().OnLog(call_id, text);
+  }
+  loop.RunReady();
+  SendAck(call_id, 2, 0);
+  CutAndRedial();
+  welcome.set_term(4);
+  SendWelcome();
+  const auto states = Items(v1::AgentItem::kCallState);
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_EQ(states[0].call_state().last_n(), 4u);
+  // It knows nothing of the call's events; the agent begins with what it still holds.
+  SendVerdict(call_id, v1::Verdict::CONTINUE, 0, 0, 4);
+  EXPECT_EQ(Numbers(call_id), (std::vector<uint64_t>{3, 4}));
+  End(call_id, agent::Payload("{}"));
+  EXPECT_EQ(Numbers(call_id), (std::vector<uint64_t>{3, 4, 5}));
+  SendSettle(call_id, 3);
+  EXPECT_EQ(agent->gauges().calls, 1u) << "of the former owner";
+  SendSettle(call_id, 4);
+  EXPECT_EQ(agent->gauges().calls, 0u);
+}
+
+TEST_F(UplinkFlow, LastNumberIsToldThoughNothingIsHeldAnyMore) {
+  StartLinked();
+  const std::string call_id = Begin('a');
+  agent->call_observer().OnLog(call_id, "\"two\"");
+  loop.RunReady();
+  SendAck(call_id, 2, 0);
+  EXPECT_EQ(agent->gauges().outbox_events, 0u);
+  CutAndRedial();
+  EXPECT_EQ(Items(v1::AgentItem::kCallState).at(0).call_state().last_n(), 2u);
+  SendWelcome();
+  SendVerdict(call_id, v1::Verdict::CONTINUE, 0, 0, 1);
+  End(call_id, agent::Payload("{}"));
+  EXPECT_EQ(Numbers(call_id), (std::vector<uint64_t>{3}));
+}
+
 TEST_F(UplinkFlow, VerdictCancelStopsTheCallAndItsOutcomeIsSent) {
   StartLinked();
   const std::string call_id = Begin('a');

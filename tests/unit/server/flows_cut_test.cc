@@ -176,6 +176,31 @@ TEST_F(FlowsTest, AskOfACallNobodyKnowsIsAnsweredWithAnError) {
             R"({"code":-32000,"message":"the client of this call is gone"})");
 }
 
+TEST_F(FlowsTest, GivesNoVerdictAboutTheCallsOfAnotherControlPlane) {
+  v1::Dispatch unknown;
+  unknown.set_call_id("0123456789abcdef");
+  unknown.set_attempt(1);
+  v1::CallState of_other = FakeAgent::State(unknown, v1::CallState::RUNNING, 1);
+  of_other.set_owner_plane("plane-2");
+  auto agent = Link("boot-1", 1, "journal-1", {of_other});
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kVerdict));
+  // The link of the other has ended: nobody here takes it over.
+  v1::AgentItem asked;
+  *asked.mutable_call_state() = of_other;
+  agent->Say(asked);
+  loop.RunReady();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kVerdict));
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+  // Of this one's own former run, which has left nothing: it is let end and settled.
+  asked.mutable_call_state()->set_owner_plane("plane-1");
+  agent->Say(asked);
+  loop.RunReady();
+  auto verdict = agent->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  EXPECT_EQ(plane->gauges().open_executions, 1u);
+}
+
 TEST_F(FlowsTest, ACallCancelledDuringACutIsCancelledAtTheAgentWhenItIsBack) {
   auto agent = Link();
   const std::string session = OpenSession();

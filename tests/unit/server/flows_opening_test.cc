@@ -136,6 +136,40 @@ TEST_F(FlowsTest, NewerEpochOfTheSameBootWinsAtOnce) {
   EXPECT_EQ(plane->gauges().agents, 1u);
 }
 
+TEST_F(FlowsTest, RefusesASecondLinkOfAProcessThatIsLinkedByAnotherAddress) {
+  auto first = Link();
+  FakeAgent second(loop, "boot-1", 2);
+  plane->AttachAgent(second.MakeLink(), {});
+  v1::AgentItem hello;
+  *hello.mutable_hello() = second.Hello();
+  hello.mutable_hello()->add_linked_planes("plane-of-others");
+  hello.mutable_hello()->add_linked_planes("plane-1");
+  second.Say(std::move(hello));
+  loop.RunReady();
+  auto refused = second.Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::ALREADY_LINKED);
+  EXPECT_EQ(refused->refused().control_plane_id(), "plane-1");
+  EXPECT_FALSE(refused->refused().permanent());
+  EXPECT_FALSE(first->closed);
+}
+
+TEST_F(FlowsTest, NamesTheOtherControlPlanesInWelcomeAndGoAway) {
+  config.alternates = {"10.0.0.2:9766", "10.0.0.3:9766"};
+  Restart();
+  auto agent = Link();
+  auto welcome = agent->Take(v1::ServerItem::kWelcome);
+  ASSERT_TRUE(welcome);
+  ASSERT_EQ(welcome->welcome().alternates_size(), 2);
+  EXPECT_EQ(welcome->welcome().alternates(1), "10.0.0.3:9766");
+  plane->Drain(absl::Seconds(5), [] {});
+  loop.RunReady();
+  auto away = agent->Take(v1::ServerItem::kGoAway);
+  ASSERT_TRUE(away);
+  ASSERT_EQ(away->go_away().alternates_size(), 2);
+  EXPECT_EQ(away->go_away().alternates(0), "10.0.0.2:9766");
+}
+
 TEST_F(FlowsTest, RefusesAClonedIdentityWhileTheOwnerAnswers) {
   auto owner = Link();
   auto clone = Link("boot-2");
