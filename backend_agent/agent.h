@@ -40,8 +40,10 @@ class JournalFile {
   virtual absl::Status Append(std::string_view record) = 0;
   // Replaces the whole content atomically (compaction).
   virtual absl::Status Replace(std::string_view content) = 0;
-  // Differs after each boot of the machine (/proc/sys/kernel/random/boot_id).
+  // Differs after each boot of the machine (/proc/sys/kernel/random/boot_id); empty: not known.
   virtual std::string machine_boot_id() const = 0;
+  // Differs for a copy of the file on the same machine.
+  virtual std::string place_id() const = 0;
 };
 
 struct AgentLimits {

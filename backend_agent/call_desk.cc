@@ -92,11 +92,7 @@ void CallDesk::Recover() {
       outcome = *journaled->outcome;
       body = journaled->body;
       if (journaled->body_lost) {
-        outcome.set_class_(v1::LOST);
-        outcome.set_reason(v1::BODY_LOST);
-        outcome.set_certainty(v1::FINISHED);
-        outcome.mutable_facts()->set_detail(
-            "the call has finished, but its result is no longer in the agent's spool");
+        MarkBodyLost(outcome);
       }
     } else {
       outcome.set_class_(v1::LOST);

@@ -130,8 +130,24 @@ void CallDesk::AddOutcome(Call& call, CallEnd end) {
   outcome.set_backend_revision(std::move(end.backend_revision));
   // A failed write costs the outcome after a crash, not now: it is sent all the same.
   journal_.Finished(call.call_id, outcome, end.body).IgnoreError();
+  const bool spooled = end.body.size() > kInlineBodyMax;
   call.outbox.AddOutcome(std::move(outcome), std::move(end.body));
   MakeReady(call);
+  if (spooled) MakeRoom();
+}
+
+void CallDesk::MakeRoom() {
+  if (spool_.bytes() <= spool_.bytes_max() / 4 * 3) return;
+  for (Call* call : InOrder()) {
+    if (spool_.bytes() <= spool_.bytes_max() / 2) return;
+    if (call->port != nullptr || !call->ended || !call->outbox.LoseBody()) continue;
+    call->outcome_class = v1::LOST;
+    call->certainty = v1::FINISHED;
+    journal_.LoseBody(call->call_id);
+    core::LogWarn("body_lost", {{"call", absl::BytesToHexString(core::ToAbsl(call->call_id))},
+                                {"instance", call->seat_id},
+                                {"reason", "the spool is nearly full and its owner is away"}});
+  }
 }
 
 void CallDesk::EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,

@@ -33,4 +33,13 @@ inline v1::Reason ReasonOf(v1::Cancel::Why why) {
   }
 }
 
+// The call has run, but the text of its result is no longer kept.
+inline void MarkBodyLost(v1::Outcome& outcome) {
+  outcome.set_class_(v1::LOST);
+  outcome.set_reason(v1::BODY_LOST);
+  outcome.set_certainty(v1::FINISHED);
+  outcome.mutable_facts()->set_detail(
+      "the call has finished, but its result is no longer in the agent's spool");
+}
+
 }  // namespace callboard::agent

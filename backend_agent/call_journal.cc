@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/runtime/status_macros.h"
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
@@ -24,13 +26,11 @@ absl::Time FromSeconds(uint64_t seconds) {
   return absl::FromUnixSeconds(static_cast<int64_t>(seconds));
 }
 
-void WriteHeader(std::string& out, const std::string& id, const std::string& machine_boot_id) {
-  RecordWriter(out, RecordKind::kHeader)
-      .U32(kFormatVersion)
-      .Text(id)
-      .Text(machine_boot_id)
-      .Finish();
+void WriteHeader(std::string& out, const std::string& id, const std::string& origin) {
+  RecordWriter(out, RecordKind::kHeader).U32(kFormatVersion).Text(id).Text(origin).Finish();
 }
+
+std::string_view BootOf(std::string_view origin) { return origin.substr(0, origin.find(' ')); }
 
 void WriteStarted(std::string& out, const JournaledCall& call) {
   RecordWriter(out, RecordKind::kStarted)
@@ -113,9 +113,11 @@ absl::Status CallJournal::Recover() {
     trusted = trusted && headed && left.empty();
     bytes_ = content->size();
   }
-  same_machine_boot_ = machine_boot_id_ == file_.machine_boot_id();
+  const std::string boot = file_.machine_boot_id();
+  same_machine_boot_ = BootOf(origin_) == boot;
   OpenBodies();
-  if (!trusted || !same_machine_boot_) {
+  // What was written elsewhere may have gone on there: it proves nothing of what did not start.
+  if (!trusted || boot.empty() || origin_ != Origin()) {
     RenewId();
     return Compact();
   }
@@ -128,7 +130,7 @@ bool CallJournal::Apply(RecordKind kind, RecordReader& fields) {
     case RecordKind::kHeader: {
       const uint32_t version = fields.U32();
       id_ = fields.Text();
-      machine_boot_id_ = fields.Text();
+      origin_ = fields.Text();
       return fields.ok() && version == kFormatVersion && !id_.empty();
     }
     case RecordKind::kStarted: {
@@ -272,6 +274,19 @@ absl::Status CallJournal::KeepBody(JournaledCall& call, const Payload& body) {
   return absl::OkStatus();
 }
 
+void CallJournal::LoseBody(const std::string& call_id) {
+  auto it = calls_.find(call_id);
+  if (it == calls_.end() || !it->second.outcome) return;
+  JournaledCall& call = it->second;
+  if (!call.spool_name.empty()) spool_.Remove(std::exchange(call.spool_name, {}));
+  call.body = Payload();
+  call.body_lost = true;
+  scratch_.clear();
+  WriteFinished(scratch_, call);
+  // Not written: after a restart the missing spool file says the same.
+  Write().IgnoreError();
+}
+
 absl::Status CallJournal::Job(const std::string& call_id, std::string_view job_id) {
   auto it = calls_.find(call_id);
   if (it == calls_.end()) return absl::OkStatus();
@@ -362,6 +377,22 @@ std::vector<std::string> CallJournal::Expire() {
   return expired;
 }
 
+std::string CallJournal::Origin() const {
+  return fmt::format("{} {}", file_.machine_boot_id(), file_.place_id());
+}
+
+void CallJournal::NoteWrite(const absl::Status& status) {
+  const bool was_broken = std::exchange(broken_, !status.ok());
+  if (broken_ == was_broken) return;
+  if (broken_) {
+    broken_since_ = loop_.Now();
+    core::LogWarn("journal_unwritable", {{"reason", core::Message(status)}});
+  } else {
+    core::LogInfo("journal_writable",
+                  {{"away_ms", absl::ToInt64Milliseconds(loop_.Now() - broken_since_)}});
+  }
+}
+
 absl::Status CallJournal::Write() {
   if (broken_ || bytes_ + scratch_.size() > compact_at_) {
     // The records in `scratch_` are not in the tables yet, or are and are then written twice.
@@ -371,19 +402,16 @@ absl::Status CallJournal::Write() {
     scratch_.swap(records);
   }
   const absl::Status status = file_.Append(scratch_);
-  if (status.ok()) {
-    bytes_ += scratch_.size();
-  } else {
-    broken_ = true;
-  }
+  if (status.ok()) bytes_ += scratch_.size();
+  NoteWrite(status);
   return status;
 }
 
 absl::Status CallJournal::Compact() {
   EvictBodies(limits_.journal_bytes_max / 2);
-  machine_boot_id_ = file_.machine_boot_id();
+  origin_ = Origin();
   std::string content;
-  WriteHeader(content, id_, machine_boot_id_);
+  WriteHeader(content, id_, origin_);
   for (const auto& [seat_id, incarnation] : incarnations_) {
     WriteIncarnation(content, seat_id, incarnation);
   }
@@ -397,7 +425,7 @@ absl::Status CallJournal::Compact() {
     if (call->outcome) WriteFinished(content, *call);
   }
   const absl::Status status = file_.Replace(content);
-  broken_ = !status.ok();
+  NoteWrite(status);
   if (status.ok()) {
     bytes_ = content.size();
     compact_at_ = std::min(limits_.journal_bytes_max, std::max(kCompactionFloor, 2 * bytes_));

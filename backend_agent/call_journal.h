@@ -55,7 +55,8 @@ struct Settlement {
 // The journal of wire.md 4 with its copy in memory. Loop thread only; file and spool outlive it.
 // Bounds: journal_bytes_max of file (compacted when it has doubled; then the oldest bodies are
 // evicted, whose outcomes stay as "body lost"), tombstones_max tombstones for tombstone_age.
-// Errors: a write that failed makes every later one fail until the file could be written anew.
+// Errors: a write that failed makes every later one fail until the file could be written anew;
+// both are logged once. Unknown records of a newer version are passed over.
 class CallJournal final {
  public:
   CallJournal(JournalFile& file, Spool& spool, core::EventLoop& loop, core::Random& random,
@@ -78,6 +79,8 @@ class CallJournal final {
   // later end replaces the former one.
   absl::Status Finished(const std::string& call_id, const v1::Outcome& outcome,
                         const Payload& body);
+  // The body of a finished call goes; its outcome stays.
+  void LoseBody(const std::string& call_id);
   // The backend works on as this job.
   absl::Status Job(const std::string& call_id, std::string_view job_id);
   // Forgets the calls, deletes their spool files and leaves tombstones.
@@ -102,7 +105,9 @@ class CallJournal final {
   void DropCall(const std::string& call_id);
   void OpenBodies();
   absl::Status KeepBody(JournaledCall& call, const Payload& body);
+  std::string Origin() const;
   absl::Status Write();
+  void NoteWrite(const absl::Status& status);
   absl::Status Compact();
   void EvictBodies(uint64_t bytes_max);
   void RenewId();
@@ -114,7 +119,7 @@ class CallJournal final {
   const AgentLimits limits_;
 
   std::string id_;
-  std::string machine_boot_id_;
+  std::string origin_;  // boot of the machine and place of the file, as the header has them
   bool same_machine_boot_ = true;
   core::StringMap<JournaledCall> calls_;
   uint64_t next_sequence_ = 1;
@@ -126,6 +131,7 @@ class CallJournal final {
   uint64_t bytes_ = 0;
   uint64_t compact_at_ = 0;
   bool broken_ = false;  // the last write failed: the tail of the file is unknown
+  absl::Time broken_since_;
 };
 
 }  // namespace callboard::agent

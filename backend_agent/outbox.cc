@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend_agent/call_end.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
@@ -116,6 +117,17 @@ void Outbox::AddOutcome(v1::Outcome outcome, Payload body) {
   Append({.kind = Kind::kOutcome,
           .body = std::move(body),
           .outcome = std::make_unique<v1::Outcome>(std::move(outcome))});
+}
+
+bool Outbox::LoseBody() {
+  if (attached_ || events_.empty()) return false;
+  Event& last = events_.back();
+  if (last.kind != Kind::kOutcome || last.body.file() == nullptr) return false;
+  if (last.n == 0) waiting_bytes_ -= last.body.size();
+  last.body = Payload();
+  MarkBodyLost(*last.outcome);
+  last.outcome->mutable_facts()->clear_size();
+  return true;
 }
 
 void Outbox::Attach(uint64_t have_n, uint64_t have_offset, uint32_t window) {

@@ -35,6 +35,7 @@ class Spool {
   // At start: removes what earlier runs left behind, except the files that the journal names.
   virtual void RemoveAllBut(const std::vector<std::string>& names) = 0;
   virtual uint64_t bytes() const = 0;
+  virtual uint64_t bytes_max() const = 0;
 };
 
 // Collects one message: in memory up to kInlineBodyMax, then in the spool. Raw line feeds become

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -51,13 +52,19 @@ absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path) {
   }
 }
 
-// "" when the system does not tell: the journal then trusts the former boot.
+// "" when the system does not tell.
 std::string ReadBootId() {
   const int fd = open(kBootIdPath, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
   auto text = ReadFrom(fd, kBootIdPath);
   close(fd);
   return text.value_or(std::string());
+}
+
+std::string ReadPlaceId(int fd) {
+  struct stat info{};
+  if (fstat(fd, &info) != 0) return {};
+  return fmt::format("{}:{}", info.st_dev, info.st_ino);
 }
 
 }  // namespace
@@ -81,15 +88,16 @@ absl::StatusOr<std::unique_ptr<PosixJournalFile>> PosixJournalFile::Open(std::st
     return status;
   }
   return std::unique_ptr<PosixJournalFile>(
-      new PosixJournalFile(std::move(path), fd, lock_fd, ReadBootId()));
+      new PosixJournalFile(std::move(path), fd, lock_fd, ReadBootId(), ReadPlaceId(lock_fd)));
 }
 
 PosixJournalFile::PosixJournalFile(std::string path, int fd, int lock_fd,
-                                   std::string machine_boot_id)
+                                   std::string machine_boot_id, std::string place_id)
     : path_(std::move(path)),
       fd_(fd),
       lock_fd_(lock_fd),
-      machine_boot_id_(std::move(machine_boot_id)) {}
+      machine_boot_id_(std::move(machine_boot_id)),
+      place_id_(std::move(place_id)) {}
 
 PosixJournalFile::~PosixJournalFile() {
   close(fd_);

@@ -24,14 +24,18 @@ class PosixJournalFile final : public JournalFile {
   absl::Status Append(std::string_view record) override;
   absl::Status Replace(std::string_view content) override;
   std::string machine_boot_id() const override { return machine_boot_id_; }
+  // Device and number of the lock file, which stays while the journal is written anew.
+  std::string place_id() const override { return place_id_; }
 
  private:
-  PosixJournalFile(std::string path, int fd, int lock_fd, std::string machine_boot_id);
+  PosixJournalFile(std::string path, int fd, int lock_fd, std::string machine_boot_id,
+                   std::string place_id);
 
   std::string path_;
   int fd_;
   int lock_fd_;
   std::string machine_boot_id_;
+  std::string place_id_;
 };
 
 }  // namespace callboard::agent

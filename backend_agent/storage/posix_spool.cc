@@ -193,5 +193,6 @@ void PosixSpool::RemoveAllBut(const std::vector<std::string>& names) {
 }
 
 uint64_t PosixSpool::bytes() const { return folder_->bytes; }
+uint64_t PosixSpool::bytes_max() const { return folder_->bytes_max; }
 
 }  // namespace callboard::agent

@@ -28,6 +28,7 @@ class PosixSpool final : public Spool {
   void Remove(const std::string& name) override;
   void RemoveAllBut(const std::vector<std::string>& names) override;
   uint64_t bytes() const override;
+  uint64_t bytes_max() const override;
 
   struct Folder;
 

@@ -1,4 +1,5 @@
-// A JournalFile in memory whose disk can be filled, torn and moved to another boot of the machine.
+// A JournalFile in memory whose disk can be filled, torn, copied and moved to another boot of the
+// machine.
 #pragma once
 
 #include <string>
@@ -32,9 +33,11 @@ class MemoryJournalFile final : public agent::JournalFile {
     return absl::OkStatus();
   }
   std::string machine_boot_id() const override { return boot_id; }
+  std::string place_id() const override { return place; }
 
   std::string content;
   std::string boot_id = "boot-1";
+  std::string place = "place-1";
   bool unreadable = false;
   bool disk_full = false;
   int appends = 0;

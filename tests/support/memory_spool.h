@@ -45,6 +45,7 @@ class MemorySpool final : public agent::Spool {
     for (const std::string& name : gone) files_->Drop(name);
   }
   uint64_t bytes() const override { return files_->bytes; }
+  uint64_t bytes_max() const override { return files_->bytes_max; }
 
   // From now on nothing more than this fits.
   void set_bytes_max(uint64_t bytes_max) { files_->bytes_max = bytes_max; }

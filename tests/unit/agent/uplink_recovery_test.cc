@@ -56,6 +56,35 @@ TEST_F(UplinkRecovery, MissingSpoolFileIsBodyLost) {
   EXPECT_EQ(OutcomeOf(call_id).certainty(), v1::FINISHED);
 }
 
+TEST_F(UplinkRecovery, BodiesWhoseOwnerIsAwayLeaveASpoolThatIsNearlyFull) {
+  spool.set_bytes_max(1'000'000);
+  StartLinked();
+  std::vector<std::string> calls;
+  for (char letter : {'a', 'b', 'c', 'd'}) calls.push_back(Begin(letter));
+  plane.Cut();
+  loop.RunReady();
+  for (const std::string& call_id : calls) {
+    agent->call_observer().OnEnd(call_id, MakeEnd(InSpool(Text(200'000))));
+    loop.RunReady();
+  }
+  EXPECT_LE(spool.bytes(), 600'000u);
+  loop.RunFor(absl::Seconds(1));
+  SendWelcome();
+  for (const std::string& call_id : calls) SendVerdict(call_id, v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(calls[0]).reason(), v1::BODY_LOST);
+  EXPECT_EQ(OutcomeOf(calls[0]).certainty(), v1::FINISHED);
+  EXPECT_EQ(OutcomeOf(calls[0]).body().size(), 0u);
+  EXPECT_EQ(OutcomeOf(calls[3]).class_(), v1::RESULT) << "the newest are kept";
+  // The next run says the same.
+  Kill();
+  StartAgent();
+  SendWelcome();
+  SendVerdict(calls[0], v1::Verdict::CONTINUE, 2);
+  SendVerdict(calls[3], v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(calls[0]).reason(), v1::BODY_LOST);
+  EXPECT_EQ(OutcomeOf(calls[3]).body().size(), 200'000u);
+}
+
 TEST_F(UplinkRecovery, StartedCallIsLostAndItsSeatCountsAsBusy) {
   StartLinked();
   const std::string call_id = Begin('a');
@@ -141,6 +170,36 @@ TEST_F(UplinkRecovery, JournalIdTellsWhetherTheJournalCanBeTrusted) {
   const std::string third = id();
   EXPECT_NE(third, second);
   EXPECT_EQ(id(), third);
+}
+
+TEST_F(UplinkRecovery, CopiedStateFolderAnswersWhatItKnowsAndProvesNothing) {
+  StartLinked();
+  const std::string finished = Begin('a');
+  End(finished, agent::Payload("{\"answer\":42}"));
+  const std::string running = Begin('b');
+  Kill();
+  StartAgent();
+  const std::string journal_id = plane.items[0].hello().journal_id();
+  Kill();
+  journal.place = "place-2";
+  StartAgent();
+  EXPECT_NE(plane.items[0].hello().journal_id(), journal_id);
+  EXPECT_EQ(Items(v1::AgentItem::kCallState).size(), 2u);
+  EXPECT_TRUE(seat.assumed_busy) << "the machine has not been booted since";
+  SendWelcome();
+  SendVerdict(finished, v1::Verdict::CONTINUE);
+  SendVerdict(running, v1::Verdict::CONTINUE);
+  EXPECT_EQ(OutcomeOf(finished).body().inline_(), "{\"answer\":42}");
+  EXPECT_EQ(OutcomeOf(running).certainty(), v1::UNKNOWN);
+}
+
+TEST_F(UplinkRecovery, WithoutABootIdTheJournalProvesNothing) {
+  journal.boot_id.clear();
+  StartAgent();
+  const std::string journal_id = plane.items[0].hello().journal_id();
+  Kill();
+  StartAgent();
+  EXPECT_NE(plane.items[0].hello().journal_id(), journal_id);
 }
 
 TEST_F(UplinkRecovery, AfterABootOfTheMachineNoSeatIsAssumedBusy) {
