@@ -307,7 +307,7 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
   WantList(agent, seat_id);
   if (seat->presence == Presence::kLinked) {
     calls_.OnSeatUp(seat_id);
-  } else {
+  } else if (seat->presence == Presence::kDead) {
     calls_.OnSeatDown(seat_id, "its DCC is not running");
   }
   if (*change != SeatRegistry::Change::kNone) observer_.OnSeatChanged(seat_id);

@@ -112,6 +112,27 @@ TEST_F(FlowsTest, ACallSentAgainFromTheQueueKeepsItsWholeRunBudget) {
   EXPECT_EQ(again.queue_ms(), 300'000u);
 }
 
+TEST_F(FlowsTest, WhatWaitsForARestartedAgentIsSentWhenItsSeatIsThere) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Cut();
+  loop.RunReady();
+  // The agent is back and has not found the DCC yet.
+  auto back = Link("boot-2", 1, "journal-1", {}, 0);
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+  EXPECT_TRUE(caller->outcomes().empty());
+  v1::AgentItem found;
+  *found.mutable_seat_state() = FakeAgent::Seat(1);
+  back->Say(std::move(found));
+  loop.RunReady();
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  back->Result(again, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
 TEST_F(FlowsTest, ALostJournalMakesTheOutcomeUnknown) {
   auto agent = Link();
   auto caller = Invoke(Call(OpenSession()));
