@@ -8,6 +8,11 @@
 #include "core/telemetry/log.h"
 
 namespace callboard::agent {
+namespace {
+
+constexpr absl::Duration kBetweenFirstDials = absl::Milliseconds(200);
+
+}  // namespace
 
 PlaneLinks::PlaneLinks(core::EventLoop& loop, core::Random& random, LinkDialer& dialer,
                        const AgentConfig& config, CallJournal& journal, CallDesk& desk,
@@ -24,8 +29,12 @@ PlaneLinks::PlaneLinks(core::EventLoop& loop, core::Random& random, LinkDialer& 
 PlaneLinks::~PlaneLinks() = default;
 
 void PlaneLinks::Start() {
+  // One after another: the first may be welcomed before the next says what is linked.
+  absl::Duration wait;
   for (const std::string& address : config_.control_planes) {
-    if (!IsKnown(address)) Add(address);
+    if (IsKnown(address)) continue;
+    Add(address, wait);
+    wait += kBetweenFirstDials;
   }
 }
 
@@ -173,7 +182,7 @@ void PlaneLinks::FollowNames() {
   }
 }
 
-void PlaneLinks::Add(const std::string& address) {
+void PlaneLinks::Add(const std::string& address, absl::Duration wait) {
   size_t known = 0;
   for (const auto& link : links_) known += link->uplink().addresses().size();
   if (known >= config_.limits.addresses_max) {
@@ -185,7 +194,7 @@ void PlaneLinks::Add(const std::string& address) {
   }
   if (!IsConfigured(address)) core::LogInfo("address_learned", {{"address", address}});
   links_.push_back(std::make_unique<PlaneLink>(*this, address));
-  links_.back()->uplink().Start();
+  links_.back()->uplink().Start(wait);
 }
 
 bool PlaneLinks::IsConfigured(const std::string& address) const {

@@ -53,7 +53,7 @@ class PlaneLinks final {
   static void Join(PlaneLink& link, const std::string& address);
   void PartAddresses();
   void FollowNames();
-  void Add(const std::string& address);
+  void Add(const std::string& address, absl::Duration wait = absl::ZeroDuration());
   bool IsConfigured(const std::string& address) const;
   bool IsKnown(const std::string& address) const;
   PlaneLink* FindLinked(const std::string& control_plane_id, const PlaneLink* but) const;

@@ -40,9 +40,11 @@ Uplink::Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer,
 
 Uplink::~Uplink() = default;
 
-void Uplink::Start() {
+void Uplink::Start(absl::Duration wait) {
   state_since_ = loop_.Now();
-  if (state_ == State::kIdle && !stopped_) Dial();
+  if (state_ != State::kIdle || stopped_) return;
+  if (wait == absl::ZeroDuration()) return Dial();
+  dial_timer_ = loop_.After(wait, [this] { Dial(); });
 }
 
 void Uplink::Stop(absl::Duration grace, absl::AnyInvocable<void()> done) {

@@ -57,7 +57,8 @@ class Uplink final : public ControlPlaneLink::Handler {
          Owner& owner, std::string address);
   ~Uplink() override;
 
-  void Start();
+  // Dials for the first time, after `wait`.
+  void Start(absl::Duration wait = absl::ZeroDuration());
   // Begins the opening anew. Does nothing while linked.
   void DialNow();
   // Closes once nothing waits to be written, or after `grace`; `done` comes later, never inline.

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/log_levels.h"
 #include "tests/sim/client_request.h"
-#include "tests/sim/log_levels.h"
 #include "tests/sim/sim_client.h"
 
 namespace callboard::sim {
@@ -25,7 +25,7 @@ void SimClient::MakeWish() {
   if (habits_.seat < 0 || PickSeat().jobs_only) return;
   if (Chance(4)) {
     if (session_->level.state == Wish::State::kPending) return;
-    const std::string level(kLogLevels[world_.random.Below(kLogLevels.size())]);
+    const std::string level(core::kMcpLogLevels[world_.random.Below(core::kMcpLogLevels.size())]);
     return SendWish("logging/setLevel", core::JsonObject().String("level", level).Take(), level,
                     true);
   }
@@ -63,7 +63,7 @@ void SimClient::OnWishEnd(const Call& call, bool good) {
   if (!good) wish.state = Wish::State::kUnsure;
   if (wish.state == Wish::State::kUnsure) return;
   wish.state = call.wants_it ? Wish::State::kWanted : Wish::State::kUnwanted;
-  if (of_level) session_->level_wanted = LevelOf(call.wish);
+  if (of_level) session_->level_wanted = core::McpSeverity(call.wish);
 }
 
 // ---- what it hears ------------------------------------------------------------------------------
@@ -131,13 +131,14 @@ void SimClient::TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t
   if (!on_call && habits_.seat < 0) {
     world_.trace.Violate("what concerns a seat is told on the streams of its sessions", name());
   }
-  const size_t level = LevelOf(core::FindString(message.params, "level").value_or(""));
+  const size_t level = core::McpSeverity(core::FindString(message.params, "level").value_or(""));
   const Wish& wish = session_->level;
   if (wish.state == Wish::State::kWanted && level < session_->level_wanted &&
       CalmSince(wish.since)) {
-    world_.trace.Violate("logs are as severe as the session wants them",
-                         fmt::format("{} hears {} and wants {}", session_->nonce, kLogLevels[level],
-                                     kLogLevels[session_->level_wanted]));
+    world_.trace.Violate(
+        "logs are as severe as the session wants them",
+        fmt::format("{} hears {} and wants {}", session_->nonce, core::kMcpLogLevels[level],
+                    core::kMcpLogLevels[session_->level_wanted]));
   }
 }
 

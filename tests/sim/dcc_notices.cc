@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/log_levels.h"
 #include "tests/sim/dcc_process.h"
-#include "tests/sim/log_levels.h"
 #include "tests/sim/sim_backend.h"
 
 namespace callboard::sim {
@@ -25,7 +25,7 @@ bool SimDcc::TakeWish(uint64_t serial, uint64_t exchange, const core::JsonRpcMes
   } else if (message.method == "resources/unsubscribe") {
     peer.subscriptions.erase(core::FindString(message.params, "uri").value_or(""));
   } else if (message.method == "logging/setLevel") {
-    peer.level = LevelOf(core::FindString(message.params, "level").value_or(""));
+    peer.level = core::McpSeverity(core::FindString(message.params, "level").value_or(""));
   } else {
     return false;
   }
@@ -101,14 +101,14 @@ void SimDcc::ChangeList(std::string_view method) {
 
 // Of a call's own log the connection tells whose it is; on stdio nothing does.
 void SimDcc::Log(const Run* run) {
-  const size_t level = place_.random_.Below(kLogLevels.size());
+  const size_t level = place_.random_.Below(core::kMcpLogLevels.size());
   const bool of_call = run != nullptr && place_.kind() == DccKind::kHttp;
   if (run != nullptr && run->tag.empty()) return;
   core::JsonObject data;
   if (of_call) data.String("nonce", run->nonce).String("call", run->tag);
   const std::string text = core::MakeNotification(
       "notifications/message", core::JsonObject()
-                                   .String("level", kLogLevels[level])
+                                   .String("level", core::kMcpLogLevels[level])
                                    .Raw("data", data.String("from", place_.name()).Take())
                                    .Take());
   for (const auto& [serial, peer] : peers_) {

@@ -18,8 +18,13 @@ class UplinkPlanes : public AgentTest {
   }
   ~UplinkPlanes() override { agent.reset(); }  // before its planes
 
-  void StartBoth() {
+  // Both are dialled, and the first has welcomed the agent.
+  void StartFirst() {
     StartLinked();
+    loop.RunFor(absl::Milliseconds(200));
+  }
+  void StartBoth() {
+    StartFirst();
     SendWelcome(other, other_welcome);
     plane.items.clear();
     other.items.clear();
@@ -68,6 +73,9 @@ class UplinkPlanes : public AgentTest {
 TEST_F(UplinkPlanes, EachIsToldOfTheSeatsAndOfTheOtherLink) {
   StartAgent();
   EXPECT_EQ(HelloAt(plane).linked_planes_size(), 0);
+  EXPECT_EQ(other.dials, 0) << "the first may lead there too";
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_EQ(HelloAt(other).linked_planes_size(), 0);
   EXPECT_EQ(Items(other, v1::AgentItem::kSeatState).size(), 1u);
   SendWelcome();
   // What was being opened began anew, because it may have led to the same control plane.
@@ -160,6 +168,7 @@ TEST_F(UplinkPlanes, OutcomeStaysInTheJournalThroughARestartOfTheAgentUntilItsOw
   End(call_id, agent::Payload("kept"));
   Kill();
   StartAgent();
+  loop.RunFor(absl::Milliseconds(200));
   SendWelcome(other, other_welcome);
   const auto states = Items(other, v1::AgentItem::kCallState);
   ASSERT_EQ(states.size(), 1u);
@@ -267,7 +276,7 @@ TEST_F(UplinkPlanes, GoAwayWithAlternatesAttachesElsewhere) {
 }
 
 TEST_F(UplinkPlanes, SecondAddressOfOneControlPlaneIsAnotherWayToItsLink) {
-  StartLinked();
+  StartFirst();
   ASSERT_EQ(HelloAt(other).linked_planes(0), "plane-1");
   Refuse(other, "plane-1");
   EXPECT_EQ(agent->gauges().links, 1u);
@@ -286,7 +295,7 @@ TEST_F(UplinkPlanes, SecondAddressOfOneControlPlaneIsAnotherWayToItsLink) {
 }
 
 TEST_F(UplinkPlanes, AddressesPartWhenTheirControlPlaneIsNoLongerTheSame) {
-  StartLinked();
+  StartFirst();
   Refuse(other, "plane-1");
   ASSERT_EQ(agent->gauges().links, 1u);
   const int dials = other.dials;
@@ -301,7 +310,7 @@ TEST_F(UplinkPlanes, AddressesPartWhenTheirControlPlaneIsNoLongerTheSame) {
 }
 
 TEST_F(UplinkPlanes, ControlPlaneThatLetsASecondLinkInHasOneLinkAllTheSame) {
-  StartLinked();
+  StartFirst();
   SendWelcome(other, welcome);  // of a build that does not know linked_planes
   plane.Cut();                  // the newer link wins
   loop.RunReady();
