@@ -1,6 +1,7 @@
-"""What an agent's state folder is for: a kill under load, and a disk that is full."""
+"""What an agent's state folder is for: a kill under load, a copy of it, a disk that is full."""
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -52,6 +53,24 @@ def test_agent_killed_under_load_loses_no_call_and_runs_none_twice(stage):
     # One call at a time was at work at each seat.
     assert 1 <= len(unknown) <= SEATS
     assert len(unknown) == len(set(unknown)), unknown
+
+
+def test_copied_state_folder_is_refused_while_its_original_serves(stage):
+    stage.start_control_plane(budgets__heavy_call="30s")
+    original = stage.start_agent()
+    client = stage.client()
+    running = client.start_call("count", {"id": "running", "ms": 1500}, timeout=20)
+    stage.wait_begun("running")
+    copied = stage.folder / "copied"
+    shutil.copytree(stage.folder / "agent", copied)
+    command = [str(copied) if part == str(stage.folder / "agent") else part for part in original.command]
+    clone = stage.start(command, "clone")
+    clone.wait_for("link_refused")
+    assert f"in use by {os.uname().nodename} pid {original.pid}" in clone.output()
+    assert "link_up" not in clone.output()
+    assert running.result(20).text == "counted running"
+    assert stage.begun("running") == 1
+    assert stage.control_plane.output().count("link_down") == 0
 
 
 @pytest.fixture
