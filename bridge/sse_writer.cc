@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/line_separators.h"
 #include "core/mcp/sse_codec.h"
 
 namespace callboard::bridge {
@@ -60,7 +61,8 @@ void SseWriter::Event(std::string_view id, std::string_view data, Written writte
     core::FlattenLines(line.data(), line.size());
     text = core::EncodeSseEvent("message", id, line);
   }
-  Write(std::move(text), std::move(written));
+  // An id has digits and points only.
+  Write(core::EscapeLineSeparators(std::move(text)), std::move(written));
 }
 
 void SseWriter::BeginEvent(std::string_view id, std::string_view data) {
@@ -70,19 +72,20 @@ void SseWriter::BeginEvent(std::string_view id, std::string_view data) {
     text.append("id: ").append(id).push_back('\n');
     next_position_ = id;
   }
-  Write(text.append("data: ").append(data), nullptr);
+  Write(text.append("data: ").append(escaper_.Next(std::string(data))), nullptr);
 }
 
 void SseWriter::Piece(std::string data, Written written) {
   core::FlattenLines(data.data(), data.size());
-  Write(std::move(data), std::move(written));
+  Write(escaper_.Next(std::move(data)), std::move(written));
 }
 
 void SseWriter::FinishEvent(std::string_view data) {
   in_event_ = false;
   resumable_ = true;
   position_ = next_position_;
-  Write(std::string(data).append("\n\n"), nullptr);
+  std::string text = escaper_.Next(std::string(data));
+  Write(text.append(escaper_.Rest()).append("\n\n"), nullptr);
 }
 
 void SseWriter::End() {

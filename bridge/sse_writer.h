@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "bridge/config.h"
 #include "bridge/http_answer.h"
+#include "core/mcp/line_separators.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/random.h"
 #include "net/http_server.h"
@@ -17,8 +18,9 @@ namespace callboard::bridge {
 
 // One SSE answer. Loop thread; owned by an exchange; opened by Start(), ended once by End(),
 // Close(), Cut() or its own judgement in Check(). Data need not be one line: line feeds between
-// JSON tokens become spaces. Bounds: what is unsent is bounded by callers who wait for `written`.
-// How long it lived and why it ended is counted in the gauges.
+// JSON tokens become spaces, and U+0085, U+2028 and U+2029 are written as escapes. Bounds: what is
+// unsent is bounded by callers who wait for `written`. How long it lived and why it ended is
+// counted in the gauges.
 class SseWriter {
  public:
   using Written = absl::AnyInvocable<void()>;
@@ -81,6 +83,7 @@ class SseWriter {
   HttpAnswer answer_;
   bool open_ = false;
   bool in_event_ = false;
+  core::LineSeparatorEscaper escaper_;  // of the event that is written in pieces
   bool resumable_ = false;
   std::string position_;       // the last id
   std::string next_position_;  // that of the event which is being written

@@ -8,6 +8,7 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
+#include "core/mcp/line_separators.h"
 #include "core/mcp/sse_codec.h"
 
 namespace callboard::core {
@@ -58,6 +59,35 @@ constexpr std::string_view kResult =
     R"({"structuredContent":{"id":9007199254740993,"uid":1915883588174806058,)"
     R"("neg":-7108510333361982070,"max":18446744073709551615},)"
     R"("content":[{"type":"text","text":"{\"id\": 9007199254740993}"}]})";
+
+TEST(FieldCaseFc20, LineSeparatorsOfUnicodeAreWrittenAsEscapesWhereverTheTextIsCut) {
+  const std::string text =
+      "{\"t\":\"a\xe2\x80\xa8"
+      "b\xe2\x80\xa9"
+      "c\xc2\x85"
+      "d\\re\\nf "
+      "\xe2\x80\x9cquoted\xe2\x80\x9d \xc2\xa7 \xf0\x9f\x8e\xac\"}";
+  const std::string escaped =
+      "{\"t\":\"a\\u2028b\\u2029c\\u0085d\\re\\nf "
+      "\xe2\x80\x9cquoted\xe2\x80\x9d \xc2\xa7 \xf0\x9f\x8e\xac\"}";
+  EXPECT_EQ(EscapeLineSeparators(text), escaped);
+  for (size_t first = 0; first <= text.size(); ++first) {
+    for (size_t second = first; second <= text.size(); ++second) {
+      LineSeparatorEscaper escaper;
+      std::string out = escaper.Next(text.substr(0, first));
+      out += escaper.Next(text.substr(first, second - first));
+      out += escaper.Next(text.substr(second));
+      ASSERT_EQ(out + escaper.Rest(), escaped) << first << " " << second;
+    }
+  }
+}
+
+TEST(FieldCaseFc20, TextThatEndsInsideACharacterIsKept) {
+  LineSeparatorEscaper escaper;
+  EXPECT_EQ(escaper.Next("a\xe2\x80"), "a");
+  EXPECT_EQ(escaper.Rest(), "\xe2\x80");
+  EXPECT_EQ(escaper.Rest(), "");
+}
 
 TEST(FieldCaseFc31, NumbersKeepTheirText) {
   const std::string message = MakeResult("9007199254740993", kResult);
