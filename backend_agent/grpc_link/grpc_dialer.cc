@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -10,17 +11,40 @@
 #include "core/runtime/loop_gate.h"
 #include "core/runtime/loopback.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::agent {
 namespace {
+
+// A server that says "too many pings" is pinged half as often from the next link on.
+constexpr absl::Duration kKeepaliveMost = absl::Minutes(5);
+
+struct PingPace {
+  absl::Duration interval;
+
+  void OnStreamEnd(const absl::Status& status) {
+    const std::string_view why = core::Message(status);
+    if (why.find("too_many_pings") == std::string_view::npos &&
+        why.find("Too many pings") == std::string_view::npos) {
+      return;
+    }
+    const absl::Duration former = interval;
+    interval = std::min(interval * 2, std::max(interval, kKeepaliveMost));
+    core::LogWarn("keepalive_slowed", {{"reason", why},
+                                       {"former_ms", absl::ToInt64Milliseconds(former)},
+                                       {"interval_ms", absl::ToInt64Milliseconds(interval)}});
+  }
+};
 
 // One Attach as seen by the agent. gRPC calls it on its own threads, the loop calls Open, Write and
 // Close. The loop starts writes only under the mutex and never after `released_`; gRPC calls OnDone
 // once the stream has ended, no operation is left and the hold is gone. Destroyed on the loop.
 class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::ServerFrame> {
  public:
-  AttachReactor(std::shared_ptr<core::LoopGate> loop, std::shared_ptr<grpc::Channel> channel)
+  AttachReactor(std::shared_ptr<core::LoopGate> loop, std::shared_ptr<PingPace> pace,
+                std::shared_ptr<grpc::Channel> channel)
       : loop_(std::move(loop)),
+        pace_(std::move(pace)),
         channel_(std::move(channel)),
         stub_(v1::AgentLink::NewStub(channel_)) {}
 
@@ -96,6 +120,7 @@ class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::S
     loop->Post([self = std::move(self_),
                 status = absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                                       core::ToAbsl(status.error_message()))]() mutable {
+      self->pace_->OnStreamEnd(status);
       if (self->handler_ != nullptr) {
         auto* handler = std::exchange(self->handler_, nullptr);
         handler->OnClosed(std::move(status));
@@ -115,6 +140,7 @@ class AttachReactor final : public grpc::ClientBidiReactor<v1::AgentFrame, v1::S
   }
 
   std::shared_ptr<core::LoopGate> loop_;
+  std::shared_ptr<PingPace> pace_;  // loop thread only
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::AgentLink::Stub> stub_;
   grpc::ClientContext context_;
@@ -148,13 +174,15 @@ class GrpcControlPlaneLink final : public ControlPlaneLink {
 class GrpcDialer final : public LinkDialer {
  public:
   GrpcDialer(core::EventLoop& loop, GrpcDialerOptions options)
-      : loop_(std::make_shared<core::LoopGate>(loop)), options_(std::move(options)) {}
+      : loop_(std::make_shared<core::LoopGate>(loop)),
+        options_(std::move(options)),
+        pace_(std::make_shared<PingPace>(PingPace{options_.keepalive_interval})) {}
   ~GrpcDialer() override { loop_->Close(); }
 
   std::unique_ptr<ControlPlaneLink> Dial(const std::string& address) override {
     grpc::ChannelArguments arguments;
     const auto ms = [](absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); };
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ms(options_.keepalive_interval));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ms(pace_->interval));
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ms(options_.keepalive_timeout));
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -164,12 +192,13 @@ class GrpcDialer final : public LinkDialer {
     auto channel =
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
     return std::make_unique<GrpcControlPlaneLink>(
-        std::make_shared<AttachReactor>(loop_, std::move(channel)));
+        std::make_shared<AttachReactor>(loop_, pace_, std::move(channel)));
   }
 
  private:
   std::shared_ptr<core::LoopGate> loop_;
   GrpcDialerOptions options_;
+  std::shared_ptr<PingPace> pace_;
 };
 
 }  // namespace

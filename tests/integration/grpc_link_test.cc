@@ -73,10 +73,10 @@ class GrpcLinkTest : public testing::Test {
     });
   }
 
-  // Asks `condition` on the loop's thread until it holds or five seconds have passed.
+  // Asks `condition` on the loop's thread until it holds or the time has passed.
   template <class Fn>
-  bool Eventually(LoopThread& thread, Fn condition) {
-    const auto deadline = std::chrono::steady_clock::now() + 5s;
+  bool Eventually(LoopThread& thread, Fn condition, std::chrono::seconds time = 5s) {
+    const auto deadline = std::chrono::steady_clock::now() + time;
     while (!thread.Call(condition)) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::yield();
@@ -230,6 +230,26 @@ TEST_F(GrpcLinkTest, WritesAfterTheStreamHasEndedAreDropped) {
   ASSERT_TRUE(Eventually(agent_thread_, [this] { return agent_end_.closed.has_value(); }));
   agent_thread_.Call([this] { agent_link_->Write(Numbered(1)); });
   EXPECT_EQ(agent_thread_.Call([this] { return agent_end_.written; }), 0);
+}
+
+// The fixture's server has gRPC's own idea of "too many": pings less than five minutes apart.
+TEST_F(GrpcLinkTest, FC16_AServerThatComplainsOfPingsIsPingedHalfAsOften) {
+  dialer_ = agent::MakeGrpcDialer(
+      agent_thread_.loop(),
+      {.address = fmt::format("127.0.0.1:{}", port_), .keepalive_interval = absl::Seconds(1)});
+  const auto life = [this] {
+    agent_thread_.Call([this] {
+      agent_link_.reset();
+      agent_end_.closed.reset();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    Dial();
+    EXPECT_TRUE(Eventually(agent_thread_, [this] { return agent_end_.closed.has_value(); }, 20s));
+    return std::chrono::steady_clock::now() - begin;
+  };
+  const auto first = life();
+  const auto second = life();
+  EXPECT_GT(second, first * 3 / 2);
 }
 
 }  // namespace
