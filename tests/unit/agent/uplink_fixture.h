@@ -32,6 +32,7 @@ class FakePlane final {
     taken_ = 0;
     auto link = std::make_unique<Link>(*this);
     link_ = link.get();
+    if (refuses) loop_.Post([this] { Cut(); });
     return link;
   }
 
@@ -61,7 +62,8 @@ class FakePlane final {
   std::vector<v1::AgentItem> items;
   size_t frames = 0;
   size_t frame_bytes_max = 0;
-  bool confirm = true;  // say at once what has been taken
+  bool confirm = true;   // say at once what has been taken
+  bool refuses = false;  // nobody listens
 
  private:
   struct Link final : agent::ControlPlaneLink {

@@ -57,6 +57,71 @@ TEST_F(UplinkLink, BackoffGrowsUntilWelcomeAndNotUntilTheConnect) {
   EXPECT_LE(loop.Now() - before, absl::Milliseconds(100));
 }
 
+// An agent with a way of its own to one control plane, which all lose at the same moment.
+struct Station {
+  Station(VirtualLoop& loop, uint64_t seed)
+      : random(seed),
+        plane(loop),
+        agent(loop, random, plane, journal, spool, {.agent_id = fmt::format("{:032x}", seed)}) {
+    EXPECT_TRUE(agent.Recover().ok());
+    agent.Start();
+  }
+  int DialsWithin(absl::Time begin, absl::Duration time) const {
+    return static_cast<int>(
+        std::count_if(plane.dialled_at.begin(), plane.dialled_at.end(),
+                      [&](absl::Time at) { return at > begin && at <= begin + time; }));
+  }
+
+  core::SeededRandom random;
+  FakePlane plane;
+  MemoryJournalFile journal;
+  MemorySpool spool;
+  agent::Agent agent;
+};
+
+TEST_F(UplinkLink, FC11_TwentyAgentsNeitherStormNorReturnInOneInstant) {
+  std::vector<std::unique_ptr<Station>> stations;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    stations.push_back(std::make_unique<Station>(loop, seed));
+  }
+  loop.RunReady();
+  v1::ServerItem item;
+  *item.mutable_welcome() = welcome;
+  for (auto& station : stations) station->plane.Send(item);
+  loop.RunReady();
+  for (auto& station : stations) {
+    EXPECT_TRUE(station->agent.gauges().linked);
+    station->plane.refuses = true;
+    station->plane.Cut();
+  }
+  const absl::Time lost = loop.Now();
+  loop.RunFor(absl::Minutes(15));
+  for (auto& station : stations) {
+    EXPECT_LE(station->DialsWithin(lost, absl::Minutes(1)), 30);
+    for (int minute = 1; minute < 15; ++minute) {
+      const int dials = station->DialsWithin(lost + minute * absl::Minutes(1), absl::Minutes(1));
+      EXPECT_LE(dials, 20);
+      EXPECT_GE(dials, 6) << "at most 10 s apart";
+    }
+    station->plane.refuses = false;
+  }
+  const absl::Time open = loop.Now();
+  loop.RunFor(absl::Seconds(11));
+  absl::Time first = absl::InfiniteFuture();
+  absl::Time last = absl::InfinitePast();
+  for (auto& station : stations) {
+    const auto& dials = station->plane.dialled_at;
+    const auto back = std::upper_bound(dials.begin(), dials.end(), open);
+    ASSERT_NE(back, dials.end());
+    first = std::min(first, *back);
+    last = std::max(last, *back);
+    station->plane.Send(item);
+  }
+  EXPECT_GT(last - first, absl::Seconds(1));
+  loop.RunReady();
+  for (auto& station : stations) EXPECT_TRUE(station->agent.gauges().linked);
+}
+
 TEST_F(UplinkLink, PermanentRefusalIsRetriedAfterAMinute) {
   StartAgent();
   v1::ServerItem item;
