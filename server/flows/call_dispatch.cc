@@ -33,7 +33,7 @@ void CallFlow::Send(LiveCall& call) {
     call.step = CallStep::kWaiting;
     waiting_[call.seat_id].push_back(call.order);
     SetPhase(call, v1::CALL_CONNECTING, "waiting for the seat's agent to connect");
-    return;
+    return NoteSoon(call);
   }
   call.step = CallStep::kInOutbox;
   link->outbox().Dispatch(call.id);
@@ -143,6 +143,7 @@ void CallFlow::OnLinkDown(const std::string& agent_id) {
       Send(*call);
     } else if (call->step == CallStep::kSent) {
       SetPhase(*call, v1::CALL_CONNECTING, "the link to the seat's agent is cut; waiting for it");
+      NoteSoon(*call);
     }
   }
 }

@@ -190,10 +190,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
       call.ahead = event.queued().ahead();
       SetPhase(call, v1::CALL_QUEUED,
                fmt::format("{} before this one in the seat's queue", call.ahead));
-      if (!call.request.progress_token().empty() && !call.ever_started) {
-        call.note_at = std::max(Now() + kFirstNoteAfter, call.last_note + kStatusEvery);
-      }
-      return Arm(call);
+      return NoteSoon(call);
     case v1::CallEvent::kStarted:
       call.have_n = n;
       if (!call.started) {
@@ -445,16 +442,26 @@ void CallFlow::ShowStatus(LiveCall& call) {
   call.source->SetStatus(std::move(status));
 }
 
+void CallFlow::NoteSoon(LiveCall& call) {
+  if (!call.request.progress_token().empty() && !call.ever_started) {
+    call.note_at = std::max(Now() + kFirstNoteAfter, call.last_note + kStatusEvery);
+  }
+  Arm(call);
+}
+
 void CallFlow::NoteQueue(LiveCall& call) {
-  call.note_at = call.queued ? Now() + kNoteEvery : absl::InfiniteFuture();
+  const bool away = agents_->LinkOf(call.agent_id) == nullptr;
+  const bool waits = call.queued || away;
+  call.note_at = waits ? Now() + kNoteEvery : absl::InfiniteFuture();
   // On its way to the agent again, or its tool has told progress in another attempt.
-  if (!call.queued || call.ever_started) return;
+  if (!waits || call.ever_started) return;
   call.last_note = Now();
   ++call.notes;
-  std::string message = call.ahead == 0 ? std::string("queued: next in line")
-                                        : fmt::format("queued: {} before this call", call.ahead);
+  std::string message = away              ? "waiting for the seat's agent to connect"
+                        : call.ahead == 0 ? std::string("queued: next in line")
+                                          : fmt::format("queued: {} before this call", call.ahead);
   const SeatRecord* seat = plane_.seats.Find(call.seat_id);
-  if (seat != nullptr && seat->state.running_size() > 0) {
+  if (!away && seat != nullptr && seat->state.running_size() > 0) {
     const auto running = CallId::From(seat->state.running(0));
     const Execution* other = running ? plane_.executions.Find(*running) : nullptr;
     if (other != nullptr && !other->over() && other->started <= Now()) {

@@ -138,6 +138,8 @@ class CallFlow final : public AgentCalls {
   void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});
   void ShowStatus(LiveCall& call);
   // Tells a caller that wants progress where its queued call stands.
+  // Tells a caller that sent a token soon what its call waits for.
+  void NoteSoon(LiveCall& call);
   void NoteQueue(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                  const std::string& error);

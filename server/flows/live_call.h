@@ -72,7 +72,7 @@ struct LiveCall {
   absl::Time sent_at = absl::InfiniteFuture();  // when the run budget began to count
   absl::Time started_at = absl::InfiniteFuture();
   absl::Time retry_at = absl::InfiniteFuture();
-  absl::Time note_at = absl::InfiniteFuture();    // the caller is told its place in the queue then
+  absl::Time note_at = absl::InfiniteFuture();    // the caller is told what it waits for then
   absl::Time cancel_by = absl::InfiniteFuture();  // the agent answers a Cancel until then
   absl::Time exit_by = absl::InfiniteFuture();    // the agent tells how the DCC ended until then
   v1::Reason cancel_reason = v1::CANCELLED_BY_CLIENT;

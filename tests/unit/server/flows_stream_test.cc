@@ -73,6 +73,33 @@ TEST_F(FlowsTest, TellsAQueuedCallerItsPlaceAndWhatTheSeatIsBusyWith) {
   EXPECT_TRUE(absl::IsOutOfRange(*second->end));
 }
 
+TEST_F(FlowsTest, TellsACallerThatItsSeatsAgentIsAwayUntilItIsBack) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  agent->Cut();
+  loop.RunReady();
+  auto caller = Invoke(Call(session));
+  auto silent_request = Call(session, "2");
+  silent_request.clear_progress_token();
+  auto silent = Invoke(silent_request);
+  loop.RunFor(absl::Milliseconds(300));
+  ASSERT_EQ(caller->params().size(), 1u);
+  EXPECT_THAT(caller->params()[0],
+              testing::HasSubstr("waiting for the seat's agent to connect"));
+  EXPECT_THAT(caller->params()[0], testing::HasSubstr(R"("progressToken":"tok","progress":-1,)"));
+  loop.RunFor(absl::Seconds(10));
+  EXPECT_EQ(caller->params().size(), 3u) << "and every five seconds";
+  EXPECT_TRUE(silent->params().empty());
+  auto back = Link("boot-1", 2);
+  const v1::Dispatch call = back->TakeDispatch();
+  back->Started(call);
+  loop.RunFor(absl::Seconds(20));
+  EXPECT_EQ(caller->params().size(), 3u);
+  back->Result(call, 2);
+  loop.RunReady();
+  EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
+}
+
 TEST_F(FlowsTest, DropsEventsOfACallThatNeverOpensAStream) {
   auto agent = Link();
   auto request = Call(OpenSession());
