@@ -100,6 +100,7 @@ class CallDesk final : public CallObserver {
                       std::string raw_params) override;
   void OnAsk(const std::string& call_id, uint64_t ask, std::string method,
              std::string raw_params) override;
+  void OnAskCancelled(const std::string& call_id, uint64_t ask, std::string raw_params) override;
   void OnEnd(const std::string& call_id, CallEnd end) override;
   void OnLateEnd(const std::string& call_id, CallEnd end) override;
 

@@ -93,6 +93,13 @@ void CallDesk::OnAsk(const std::string& call_id, uint64_t ask, std::string metho
   MakeReady(*call);
 }
 
+void CallDesk::OnAskCancelled(const std::string& call_id, uint64_t ask, std::string raw_params) {
+  Call* call = Find(call_id);
+  if (call == nullptr) return;
+  call->outbox.CancelAsk(ask, Payload(std::move(raw_params)));
+  MakeReady(*call);
+}
+
 void CallDesk::OnEnd(const std::string& call_id, CallEnd end) {
   Call* call = Find(call_id);
   if (call == nullptr || call->ended) return;

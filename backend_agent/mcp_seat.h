@@ -158,6 +158,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   McpSession* SessionOf(const Call& call);
   // The call a message of the backend belongs to; nullptr if that is not certain.
   Call* CallOf(const std::string& session, uint64_t request, bool any_lane);
+  void TakeAskBack(const std::string& key, const std::string& raw_params);
   void EndAsksOf(const std::string& call_id);
   // Tells the shared session what it does not know yet of what is wanted.
   void ApplyInterest();

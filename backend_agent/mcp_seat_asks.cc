@@ -1,4 +1,5 @@
 // McpSeat, what the backend says by itself: progress, notifications, requests to clients.
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -55,14 +56,7 @@ void McpSeat::OnProgress(const std::string& key, uint64_t request, std::string r
 void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std::string method,
                                    std::string raw_params) {
   const bool is_log = method == "notifications/message";
-  if (method == "notifications/cancelled") {
-    // The backend no longer wants an answer of ours.
-    const auto raw_id = core::FindMember(raw_params, "requestId");
-    std::erase_if(asks_, [&](const auto& ask) {
-      return raw_id && ask.second.session == key && ask.second.raw_id == *raw_id;
-    });
-    return;
-  }
+  if (method == "notifications/cancelled") return TakeAskBack(key, raw_params);
   const Call* call = nullptr;
   const bool of_everybody = ConcernsEverybody(method);
   if (!of_everybody && (is_log || request != 0)) call = CallOf(key, request, false);
@@ -88,6 +82,20 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
   Tell([this, method = std::move(method), params = std::move(raw_params)]() mutable {
     seats_.OnNotice(description_.seat_id, std::move(method), std::move(params));
   });
+}
+
+// The backend no longer wants an answer to a request of its own; the client is told so.
+void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params) {
+  const auto raw_id = core::FindMember(raw_params, "requestId");
+  const auto at = std::find_if(asks_.begin(), asks_.end(), [&](const auto& entry) {
+    return raw_id && entry.second.session == key && entry.second.raw_id == *raw_id;
+  });
+  if (at == asks_.end()) return;
+  Tell([this, ask = at->first, call_id = at->second.call_id,
+        params = core::RemoveMember(raw_params, "requestId")]() mutable {
+    observer_.OnAskCancelled(call_id, ask, std::move(params));
+  });
+  asks_.erase(at);
 }
 
 void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,

@@ -81,6 +81,19 @@ void Outbox::AddAsk(uint64_t ask, std::string method, Payload params) {
       {.kind = Kind::kAsk, .value = ask, .body = std::move(params), .method = std::move(method)});
 }
 
+void Outbox::CancelAsk(uint64_t ask, Payload params) {
+  if (ended_) return;
+  for (size_t i = cursor_; i < events_.size(); ++i) {
+    const Event& event = events_[i];
+    if (event.kind == Kind::kAsk && event.n == 0 && event.value == ask) return EraseUnwritten(i);
+  }
+  const auto written = std::find_if(asks_.begin(), asks_.end(),
+                                    [ask](const auto& entry) { return entry.second == ask; });
+  if (written == asks_.end()) return;
+  Append({.kind = Kind::kAskCancelled, .value = written->first, .body = std::move(params)});
+  asks_.erase(written);
+}
+
 std::optional<uint64_t> Outbox::TakeAsk(uint64_t n) {
   auto node = asks_.extract(n);
   if (node.empty()) return std::nullopt;
@@ -270,6 +283,11 @@ void Outbox::FillHeader(Event& event, v1::CallEvent& item) {
     case Kind::kAsk:
       item.mutable_ask()->set_method(event.method);
       SetBody(event.body, item.mutable_ask()->mutable_params());
+      return;
+    case Kind::kAskCancelled:
+      item.mutable_notification()->set_method("notifications/cancelled");
+      item.mutable_notification()->set_ask_n(event.value);
+      SetBody(event.body, item.mutable_notification()->mutable_params());
       return;
     case Kind::kOutcome:
       *item.mutable_outcome() = *event.outcome;

@@ -31,6 +31,8 @@ class Outbox final {
   void AddNotification(std::string method, Payload params);
   // `ask`: the seat's number of it.
   void AddAsk(uint64_t ask, std::string method, Payload params);
+  // An answer is no longer wanted. One that has not been written is never sent.
+  void CancelAsk(uint64_t ask, Payload params);
   // The seat's number of the ask that was written as event `n`; nullopt: there is none, or it has
   // been answered. It counts as answered from now on.
   std::optional<uint64_t> TakeAsk(uint64_t n);
@@ -72,6 +74,7 @@ class Outbox final {
     kLog,
     kNotification,
     kAsk,
+    kAskCancelled,
     kLogsLost,
     kOutcome
   };
@@ -79,7 +82,7 @@ class Outbox final {
   struct Event {
     Kind kind;
     uint64_t n = 0;          // 0: not written yet
-    uint64_t value = 0;      // ahead, incarnation, the number of lost logs, or the ask
+    uint64_t value = 0;      // ahead, incarnation, the number of lost logs, the ask, the n of one
     uint64_t sent_to = 0;    // bytes of the body written since Attach, from its beginning
     uint64_t in_flight = 0;  // of these, not acknowledged
     Payload body;

@@ -72,6 +72,9 @@ class CallObserver {
   // same number. It ends with the call at the latest.
   virtual void OnAsk(const std::string& call_id, uint64_t ask, std::string method,
                      std::string raw_params) = 0;
+  // The backend no longer wants an answer to that ask. Params of its notifications/cancelled,
+  // without the requestId.
+  virtual void OnAskCancelled(const std::string& call_id, uint64_t ask, std::string raw_params) = 0;
   // The end as the caller is told it. When the caller's run budget ends while the DCC is still at
   // work this is EXPIRED with certainty RUNNING, and the slot stays taken until OnSlotFree.
   virtual void OnEnd(const std::string& call_id, CallEnd end) = 0;

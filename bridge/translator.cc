@@ -70,6 +70,10 @@ std::optional<uint64_t> TakeNumber(std::string_view* text, bool last) {
   return value;
 }
 
+std::string RawAskId(std::string_view ask_id) {
+  return core::QuoteJson(fmt::format("{}{}", kAskPrefix, ask_id));
+}
+
 }  // namespace
 
 McpRevision NegotiateRevision(std::string_view initialize_params) {
@@ -157,12 +161,16 @@ std::optional<std::string> AskIdOf(std::string_view raw_id) {
 }
 
 std::string NotificationText(const v1::StreamEvent& event) {
+  if (event.method() == "notifications/cancelled") {
+    const std::string ask_id = core::FindString(event.params(), "requestId").value_or("");
+    return core::MakeNotification(event.method(),
+                                  core::SetMember(event.params(), "requestId", RawAskId(ask_id)));
+  }
   return core::MakeNotification(event.method(), event.params());
 }
 
 std::string AskText(const v1::AskEvent& event) {
-  return core::MakeRequest(core::QuoteJson(fmt::format("{}{}", kAskPrefix, event.ask_id())),
-                           event.method(), event.params());
+  return core::MakeRequest(RawAskId(event.ask_id()), event.method(), event.params());
 }
 
 ResponseText RenderOutcome(const Asked& asked, const v1::CallOutcome& outcome) {

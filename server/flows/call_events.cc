@@ -41,6 +41,10 @@ v1::Body* BodyOf(v1::CallEvent& event) {
   }
 }
 
+std::string AskId(const LiveCall& call, uint64_t n) {
+  return fmt::format("{}.{}.{}", call.id.hex(), call.attempt, n);
+}
+
 // The end of a call as its agent tells it.
 Ending EndingOf(const v1::Outcome& outcome) {
   Ending ending;
@@ -233,6 +237,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
                      std::move(*event.mutable_log()->mutable_inline_()));
     case v1::CallEvent::kNotification:
       call.have_n = n;
+      if (event.notification().ask_n() != 0) return TakeAskBack(call, n, event.notification());
       return Publish(call, n, event.notification().method(),
                      std::move(*event.mutable_notification()->mutable_params()->mutable_inline_()));
     case v1::CallEvent::kAsk:
@@ -309,10 +314,18 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
   }
   call.asks.insert(n);
   v1::AskEvent event;
-  event.set_ask_id(fmt::format("{}.{}.{}", call.id.hex(), call.attempt, n));
+  event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());
   event.set_params(std::move(params));
   Append(call, {std::move(event), n});
+}
+
+// The backend no longer wants an answer. Nothing is told of an ask that is answered already.
+void CallFlow::TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled) {
+  if (call.asks.erase(cancelled.ask_n()) == 0) return AckLater(call);
+  Publish(call, n, cancelled.method(),
+          core::SetMember(cancelled.params().inline_(), "requestId",
+                          core::QuoteJson(AskId(call, cancelled.ask_n()))));
 }
 
 bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer) {

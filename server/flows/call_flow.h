@@ -131,6 +131,7 @@ class CallFlow final : public AgentCalls {
   void TakeEvent(LiveCall& call, v1::CallEvent& event);
   void TakeOutcome(LiveCall& call, v1::CallEvent& event);
   void TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params);
+  void TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled);
   void Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params);
   bool OpenStream(LiveCall& call);
   void Append(LiveCall& call, StreamItem item);

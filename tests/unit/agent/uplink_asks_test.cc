@@ -49,6 +49,33 @@ TEST_F(UplinkAsks, AnswerAfterACutFindsItsAsk) {
   EXPECT_EQ(seat.answers, std::vector<std::string>{"5 result {}"});
 }
 
+TEST_F(UplinkAsks, AskThatIsTakenBackIsNamedByItsNumberAndNoLongerAnswered) {
+  StartLinked();
+  const std::string call_id = Begin('a');
+  Ask(call_id, 77);
+  agent->call_observer().OnAskCancelled(call_id, 77, R"({"reason":"late"})");
+  loop.RunReady();
+  const v1::CallEvent told = Events(call_id).back();
+  EXPECT_EQ(told.n(), 3u);
+  EXPECT_EQ(told.notification().method(), "notifications/cancelled");
+  EXPECT_EQ(told.notification().ask_n(), 2u);
+  EXPECT_EQ(told.notification().params().inline_(), R"({"reason":"late"})");
+  SendAnswer(call_id, 2, "{}");
+  EXPECT_TRUE(seat.answers.empty());
+}
+
+TEST_F(UplinkAsks, AskThatIsTakenBackBeforeItIsWrittenIsNeverSent) {
+  StartLinked();
+  const std::string call_id = Begin('a');
+  CutAndRedial();
+  agent->call_observer().OnAsk(call_id, 5, "roots/list", "{}");
+  agent->call_observer().OnAskCancelled(call_id, 5, "{}");
+  SendWelcome();
+  SendVerdict(call_id, v1::Verdict::CONTINUE, 1);
+  loop.RunReady();
+  EXPECT_TRUE(Events(call_id).empty());
+}
+
 TEST_F(UplinkAsks, LargeAnswerComesInPiecesThatAreAcknowledged) {
   StartLinked();
   const std::string call_id = Begin('a');

@@ -61,11 +61,17 @@ TEST_F(McpSeatAsks, BackendThatTakesItsRequestBackGetsNoAnswer) {
   BringUp();
   Submit(Tool("A"));
   backend->Say(Sampling("9"));
-  backend->Say(core::MakeNotification("notifications/cancelled", R"({"requestId":9})"));
+  backend->Say(
+      core::MakeNotification("notifications/cancelled", R"({"requestId":9,"reason":"late"})"));
   loop.RunReady();
+  EXPECT_EQ(told.back(), R"(A ask 1 cancelled {"reason":"late"})");
   const size_t sent = backend->sent.size();
   seat->Answer(1, false, Payload(std::string("{}")));
   EXPECT_EQ(backend->sent.size(), sent);
+  const size_t so_far = told.size();
+  backend->Say(core::MakeNotification("notifications/cancelled", R"({"requestId":9})"));
+  loop.RunReady();
+  EXPECT_EQ(told.size(), so_far) << "there is nothing left to take back";
 }
 
 TEST_F(McpSeatAsks, OneMoreThanTheBoundIsAnsweredWithAnError) {

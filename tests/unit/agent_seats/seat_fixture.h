@@ -188,6 +188,9 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   void OnAsk(const std::string& id, uint64_t ask, std::string method, std::string) override {
     told.push_back(fmt::format("{} ask {} {}", id, ask, method));
   }
+  void OnAskCancelled(const std::string& id, uint64_t ask, std::string params) override {
+    told.push_back(fmt::format("{} ask {} cancelled {}", id, ask, params));
+  }
   void OnEnd(const std::string& id, CallEnd end) override {
     told.push_back(fmt::format("{} end {} {} {}", id, v1::OutcomeClass_Name(end.outcome_class),
                                v1::Reason_Name(end.reason), v1::Certainty_Name(end.certainty)));

@@ -44,6 +44,18 @@ TEST(EventIds, SurviveTheRoundTrip) {
   EXPECT_EQ(FormatEventId(*id), "18446744073709551615.2.3");
 }
 
+TEST(Asks, AreTakenBackUnderTheIdTheyWereAskedWith) {
+  v1::AskEvent ask;
+  ask.set_ask_id("ab.1.2");
+  ask.set_method("roots/list");
+  EXPECT_EQ(AskText(ask), R"({"jsonrpc":"2.0","id":"ask-ab.1.2","method":"roots/list"})");
+  v1::StreamEvent cancelled;
+  cancelled.set_method("notifications/cancelled");
+  cancelled.set_params(R"({"reason":"late","requestId":"ab.1.2"})");
+  EXPECT_EQ(NotificationText(cancelled), R"({"jsonrpc":"2.0","method":"notifications/cancelled",)"
+                                         R"("params":{"reason":"late","requestId":"ask-ab.1.2"}})");
+}
+
 TEST(Reasons, OfANewerControlPlaneFallBackToTheirHundred) {
   EXPECT_EQ(DescribeReason(static_cast<v1::Reason>(599)).kind, "not_started");
   EXPECT_EQ(DescribeReason(static_cast<v1::Reason>(7000)).reason, "unspecified");

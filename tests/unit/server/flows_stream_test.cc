@@ -332,5 +332,38 @@ TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
   EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
 }
 
+v1::AgentItem TakenBack(const v1::Dispatch& call, uint64_t n) {
+  v1::AgentItem item;
+  item.mutable_call_event()->set_call_id(call.call_id());
+  item.mutable_call_event()->set_attempt(1);
+  item.mutable_call_event()->set_n(n);
+  v1::MethodEvent& cancelled = *item.mutable_call_event()->mutable_notification();
+  cancelled.set_method("notifications/cancelled");
+  cancelled.set_ask_n(1);
+  cancelled.mutable_params()->set_inline_(R"({"reason":"late"})");
+  return item;
+}
+
+TEST_F(FlowsTest, AskThatTheBackendTakesBackIsCancelledAtTheClientOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", kAsked);
+  auto caller = Invoke(Call(session));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Say(Elicitation(call));
+  loop.RunReady();
+  const v1::SendRequest send = Accepting(session, caller->events.back());
+  const std::string ask_id = caller->events.back().ask().ask_id();
+  agent->Say(TakenBack(call, 2));
+  loop.RunReady();
+  const v1::StreamEvent told = caller->events.back().stream_event();
+  EXPECT_EQ(told.method(), "notifications/cancelled");
+  EXPECT_EQ(told.params(), R"({"reason":"late","requestId":")" + ask_id + "\"}");
+  EXPECT_FALSE(plane->Send(send)->found()) << "nobody waits for an answer";
+  const size_t events = caller->events.size();
+  agent->Say(TakenBack(call, 3));
+  loop.RunReady();
+  EXPECT_EQ(caller->events.size(), events);
+}
+
 }  // namespace
 }  // namespace callboard::server
