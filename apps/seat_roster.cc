@@ -73,22 +73,26 @@ std::unique_ptr<agent::Backend> SeatRoster::MakeHttpBackend(const std::string& n
 }
 
 std::unique_ptr<agent::Backend> SeatRoster::MakeSseBackend(const std::string& name,
-                                                           const agent::HttpUrl& url) {
+                                                           const agent::HttpUrl& url,
+                                                           const std::string& host, int64_t pid) {
   agent::SseBackendConfig config;
   config.url = url;
+  config.pid = pid;
   config.name = name;
   config.result_bytes_max = options_.result_bytes_max;
-  return std::make_unique<agent::SseBackend>(
-      loop_, random_, spool_, net::MakeTcpConnector(loop_, url.host, url.port), std::move(config));
+  return std::make_unique<agent::SseBackend>(loop_, random_, spool_,
+                                             net::MakeTcpConnector(loop_, host, url.port),
+                                             &watcher_, std::move(config));
 }
 
 std::unique_ptr<agent::Backend> SeatRoster::MakeUrlBackend(const std::string& name,
-                                                           const agent::HttpUrl& url) {
-  if (options_.transport == Transport::kHttp) return MakeHttpBackend(name, url, url.host, 0);
-  if (options_.transport == Transport::kSse) return MakeSseBackend(name, url);
+                                                           const agent::HttpUrl& url,
+                                                           const std::string& host, int64_t pid) {
+  if (options_.transport == Transport::kHttp) return MakeHttpBackend(name, url, host, pid);
+  if (options_.transport == Transport::kSse) return MakeSseBackend(name, url, host, pid);
   return std::make_unique<agent::UrlBackend>(
-      loop_, [this, name, url] { return MakeHttpBackend(name, url, url.host, 0); },
-      [this, name, url] { return MakeSseBackend(name, url); });
+      loop_, [this, name, url, host, pid] { return MakeHttpBackend(name, url, host, pid); },
+      [this, name, url, host, pid] { return MakeSseBackend(name, url, host, pid); });
 }
 
 agent::McpSeat* SeatRoster::AddSeat(std::unique_ptr<agent::Backend> backend,
@@ -107,38 +111,60 @@ agent::McpSeat* SeatRoster::AddSeat(std::unique_ptr<agent::Backend> backend,
   return raw;
 }
 
-absl::Status SeatRoster::AddUrl(const std::string& name, const std::string& url) {
-  auto parsed = agent::ParseHttpUrl(url);
-  if (!parsed.ok()) return parsed.status();
-  const auto place = allocator_.Assign(name, "configured:" + name, name);
+std::unique_ptr<agent::Backend> SeatRoster::MakeStdioBackend(const std::string& name,
+                                                             std::vector<std::string> arguments) {
+  agent::StdioBackendConfig config;
+  config.command.arguments = std::move(arguments);
+  config.name = name;
+  config.result_bytes_max = options_.result_bytes_max;
+  return std::make_unique<agent::StdioBackend>(
+      loop_, random_, spool_, std::move(config), [name](std::string_view line) {
+        core::LogInfo("backend_output", {{"seat", name}, {"line", line}});
+      });
+}
+
+agent::SeatDescription SeatRoster::DescribeConfigured(const std::string& name,
+                                                      const std::string& url) {
   agent::SeatDescription description;
-  description.seat_id = place.seat_id;
+  description.seat_id = allocator_.Assign(name, "configured:" + name, name).seat_id;
   description.name = name;
   description.app = name;
   description.local_mcp_url = url;
   description.labels = OwnLabels(description);
-  configured_.push_back(AddSeat(MakeUrlBackend(name, *parsed), std::move(description)));
+  return description;
+}
+
+absl::Status SeatRoster::AddUrl(const std::string& name, const std::string& url) {
+  auto parsed = agent::ParseHttpUrl(url);
+  if (!parsed.ok()) return parsed.status();
+  configured_[name] =
+      AddSeat(MakeUrlBackend(name, *parsed, parsed->host, 0), DescribeConfigured(name, url));
   core::LogInfo("seat_configured", {{"seat", name}, {"url", url}});
   return absl::OkStatus();
 }
 
 void SeatRoster::AddCommand(const std::string& name, std::vector<std::string> arguments) {
-  const auto place = allocator_.Assign(name, "configured:" + name, name);
   core::LogInfo("seat_configured", {{"seat", name}, {"command", arguments.front()}});
-  agent::StdioBackendConfig config;
-  config.command.arguments = std::move(arguments);
-  config.name = name;
-  config.result_bytes_max = options_.result_bytes_max;
-  auto backend = std::make_unique<agent::StdioBackend>(
-      loop_, random_, spool_, std::move(config), [name](std::string_view line) {
-        core::LogInfo("backend_output", {{"seat", name}, {"line", line}});
-      });
-  agent::SeatDescription description;
-  description.seat_id = place.seat_id;
-  description.name = name;
-  description.app = name;
-  description.labels = OwnLabels(description);
-  configured_.push_back(AddSeat(std::move(backend), std::move(description)));
+  configured_[name] =
+      AddSeat(MakeStdioBackend(name, std::move(arguments)), DescribeConfigured(name, ""));
+}
+
+void SeatRoster::Replace(const std::string& name, const std::string& url,
+                         std::vector<std::string> arguments) {
+  agent::McpSeat* const seat = configured_.at(name);
+  core::LogInfo("seat_replaced", {{"seat", name}, {"url", url}});
+  seat->Stop([this, seat, name, url, arguments = std::move(arguments)]() mutable {
+    // Later: it is the former backend that has called.
+    loop_.Post([this, seat, name, url, arguments = std::move(arguments)]() mutable {
+      std::unique_ptr<agent::Backend> backend;
+      if (url.empty()) {
+        backend = MakeStdioBackend(name, std::move(arguments));
+      } else if (auto parsed = agent::ParseHttpUrl(url); parsed.ok()) {
+        backend = MakeUrlBackend(name, *parsed, parsed->host, 0);
+      }
+      seat->ReplaceBackend(std::move(backend), DescribeConfigured(name, url));
+    });
+  });
 }
 
 void SeatRoster::FollowRegistry(const std::string& folder) {
@@ -184,7 +210,7 @@ void SeatRoster::OnRow(const agent::RegistryRow& row) {
                   {{"instance", row.instance_id}, {"reason", core::Message(url.status())}});
     return;
   }
-  auto backend = MakeHttpBackend(place.name, *url, row.connect_host, DccPid(row));
+  auto backend = MakeUrlBackend(place.name, *url, row.connect_host, DccPid(row));
   found.occupied = true;
   found.removal.Cancel();
   if (found.seat == nullptr) {
@@ -227,7 +253,7 @@ void SeatRoster::Stop(absl::AnyInvocable<void()> done) {
     if (--*left == 0) (*finish)();
   };
   // DCCs of the registry are other people's processes and stay; ours end with us.
-  for (auto* seat : configured_) seat->Stop(one_done);
+  for (auto& [name, seat] : configured_) seat->Stop(one_done);
   one_done();
 }
 

@@ -26,7 +26,7 @@ namespace callboard::apps {
 // process of the same application takes it over; after `empty_seat_life` it is removed.
 class SeatRoster {
  public:
-  // How configured URLs are spoken to; auto: Streamable HTTP first, else HTTP+SSE.
+  // How URLs are spoken to, configured or found; auto: Streamable HTTP first, else HTTP+SSE.
   enum class Transport { kAuto, kHttp, kSse };
 
   struct Options {
@@ -43,6 +43,9 @@ class SeatRoster {
   // A server that is always there: an HTTP endpoint, or a child process of ours.
   absl::Status AddUrl(const std::string& name, const std::string& url);
   void AddCommand(const std::string& name, std::vector<std::string> arguments);
+  // That server is another from now on: the former one ends in order, then the new one begins.
+  // `url` is well formed, or empty for a command.
+  void Replace(const std::string& name, const std::string& url, std::vector<std::string> arguments);
 
   // Follows the rows of a registry folder from now on.
   void FollowRegistry(const std::string& folder);
@@ -68,10 +71,13 @@ class SeatRoster {
   std::unique_ptr<agent::Backend> MakeHttpBackend(const std::string& name,
                                                   const agent::HttpUrl& url,
                                                   const std::string& host, int64_t pid);
-  std::unique_ptr<agent::Backend> MakeSseBackend(const std::string& name,
-                                                 const agent::HttpUrl& url);
-  std::unique_ptr<agent::Backend> MakeUrlBackend(const std::string& name,
-                                                 const agent::HttpUrl& url);
+  std::unique_ptr<agent::Backend> MakeSseBackend(const std::string& name, const agent::HttpUrl& url,
+                                                 const std::string& host, int64_t pid);
+  std::unique_ptr<agent::Backend> MakeUrlBackend(const std::string& name, const agent::HttpUrl& url,
+                                                 const std::string& host, int64_t pid);
+  std::unique_ptr<agent::Backend> MakeStdioBackend(const std::string& name,
+                                                   std::vector<std::string> arguments);
+  agent::SeatDescription DescribeConfigured(const std::string& name, const std::string& url);
   agent::McpSeat* AddSeat(std::unique_ptr<agent::Backend> backend,
                           agent::SeatDescription description);
 
@@ -83,8 +89,8 @@ class SeatRoster {
   Options options_;
   agent::SeatAllocator allocator_;
   agent::LinuxProcessWatcher watcher_;
-  std::vector<agent::McpSeat*> configured_;
-  std::map<std::string, Found> found_;  // by seat_id
+  std::map<std::string, agent::McpSeat*> configured_;  // by name
+  std::map<std::string, Found> found_;                 // by seat_id
   std::unique_ptr<agent::FileRegistry> registry_;
 };
 

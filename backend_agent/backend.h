@@ -51,6 +51,11 @@ class Backend {
     // answer that is no MCP reply, its HTTP status in the message), Unimplemented (initialize was
     // refused as by a server of another transport).
     virtual void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) = 0;
+    // The listen stream was cut and is there again: what the backend said meanwhile may be lost.
+    virtual void OnRejoined() = 0;
+    // The backend does not know our MCP session any more, as its listen stream tells: initialize
+    // again.
+    virtual void OnSessionForgotten() = 0;
   };
 
   virtual ~Backend() = default;

@@ -6,6 +6,8 @@
 
 #include "core/mcp/json.h"
 #include "core/runtime/digest.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
 
 namespace callboard::agent {
 
@@ -104,7 +106,8 @@ void CapabilityWatcher::RequestPage(const std::string& cursor) {
                                });
   page_timer_ = loop_.After(limits_.page_timeout, [this] {
     session_->Forget(request_);
-    End(false);
+    End(false, fmt::format("tools/list was not answered within {} s",
+                           absl::ToInt64Seconds(limits_.page_timeout)));
   });
 }
 
@@ -116,7 +119,8 @@ void CapabilityWatcher::OnPage(McpReply reply) {
     return;
   }
   if (reply.kind != McpReply::Kind::kResult) {
-    End(false);
+    // Without an answer the backend itself is in trouble, which is told as such.
+    End(false, reply.kind == McpReply::Kind::kError ? "a page of tools/list is an error" : "");
     return;
   }
   const std::string_view page = reply.body.view();
@@ -130,10 +134,14 @@ void CapabilityWatcher::OnPage(McpReply reply) {
     }
     return true;
   });
+  bool cut = false;
   if (status.ok() && core::IsArray(tools)) {
     absl::Status room;
     status = core::ForEachElement(tools, [&](std::string_view tool) {
-      if (tools_ == limits_.tools_max) return false;
+      if (tools_ == limits_.tools_max) {
+        cut = true;
+        return false;
+      }
       if (tools_++ > 0) (void)builder_.Append(",");
       room = builder_.Append(tool);
       return room.ok();
@@ -141,7 +149,7 @@ void CapabilityWatcher::OnPage(McpReply reply) {
     if (!room.ok()) status = room;
   }
   if (!status.ok()) {
-    End(false);
+    End(false, fmt::format("its list of tools is not taken: {}", core::Message(status)));
     return;
   }
   // The same cursor again is a backend that would never end.
@@ -149,16 +157,20 @@ void CapabilityWatcher::OnPage(McpReply reply) {
       !next.empty() && next != cursor_ && pages_ < limits_.pages_max && tools_ < limits_.tools_max;
   if (more) {
     RequestPage(next);
+  } else if (cut || (!next.empty() && next != cursor_)) {
+    End(true, fmt::format("of its list of tools only the first {} are taken", tools_));
   } else {
     End(true);
   }
 }
 
-void CapabilityWatcher::End(bool complete) {
+void CapabilityWatcher::End(bool complete, std::string trouble) {
   running_ = false;
   page_timer_.Cancel();
   auto alive = lifetime_.Watch();
   const uint64_t finished = run_;
+  bool changed = trouble_ != trouble;
+  trouble_ = std::move(trouble);
   if (complete && builder_.Append("]}").ok()) {
     Payload catalogue = builder_.Take();
     std::string digest = core::Sha256Hex(catalogue.view());
@@ -166,12 +178,15 @@ void CapabilityWatcher::End(bool complete) {
       poll_ = limits_.first_poll;
       catalogue_ = std::move(catalogue);
       digest_ = std::move(digest);
-      on_changed_();
-      if (alive.expired()) return;
+      changed = true;
     }
   } else {
     complete = false;
     (void)builder_.Take();
+  }
+  if (changed) {
+    on_changed_();
+    if (alive.expired()) return;
   }
   if (session_ != nullptr && !running_) {
     if (again_) {

@@ -33,7 +33,8 @@ struct WatcherLimits {
 };
 
 // Owned by a McpSeat, outlived by the loop, the random source and the spool; told of the session by
-// Attach. Loop thread only. A listing that fails leaves the former catalogue in place.
+// Attach. Loop thread only. A listing that fails leaves the former catalogue in place, and says
+// why.
 class CapabilityWatcher {
  public:
   // `on_changed` runs when the digest has changed.
@@ -50,6 +51,8 @@ class CapabilityWatcher {
   // `limit`, or when the backend goes.
   void ListNow(absl::Duration limit, absl::AnyInvocable<void()> done);
 
+  // Why the last listing was not taken, or not whole: a sentence; "" if all is well.
+  const std::string& trouble() const { return trouble_; }
   // {"tools":[...]}; empty until the list is known.
   const Payload& catalogue() const { return catalogue_; }
   // SHA-256 of it in hex digits; empty until known.
@@ -65,7 +68,8 @@ class CapabilityWatcher {
   void Begin();
   void RequestPage(const std::string& cursor);
   void OnPage(McpReply reply);
-  void End(bool complete);
+  // `trouble`: what a person should know of it.
+  void End(bool complete, std::string trouble = "");
   void Wake(uint64_t finished_run);
   void ScheduleNext(absl::Duration delay);
 
@@ -76,6 +80,7 @@ class CapabilityWatcher {
   McpSession* session_ = nullptr;
   Payload catalogue_;
   std::string digest_;
+  std::string trouble_;
 
   bool running_ = false;
   bool again_ = false;  // somebody asked while a listing ran

@@ -24,6 +24,8 @@ class ClientSessions::Entry final : private McpSession::Events {
  private:
   void OnBackendUp() override {}
   void OnSessionReady() override {}
+  void OnInitializeFailed(std::string) override {}
+  void OnBackendRejoined() override {}
   // The shared session sees it too, and tells what it means.
   void OnBackendDown(BackendExit) override { owner_.End(std::string(key_)); }
   void OnProgress(uint64_t request, std::string raw_params) override {

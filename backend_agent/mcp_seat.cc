@@ -159,6 +159,7 @@ void McpSeat::Pump() {
       queue_timer_ = loop_.At(due, [this] { Pump(); });
     }
   }
+  if (queue_.waiting() != queue_told_) ReportSoon();
   ReportHealth();
   Flush();
 }

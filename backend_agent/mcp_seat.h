@@ -87,7 +87,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // Counts for tests and the simulation's bounds check.
   size_t open_asks() const { return asks_.size(); }
   size_t client_sessions() const { return client_sessions_.size(); }
-  // Orderly end of the backend; then `done`.
+  // Orderly end of the backend, which begins nothing more; then `done`.
   void Stop(absl::AnyInvocable<void()> done);
 
   // Seat
@@ -134,6 +134,8 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // McpSession::Events
   void OnBackendUp() override;
   void OnSessionReady() override;
+  void OnInitializeFailed(std::string why) override;
+  void OnBackendRejoined() override;
   void OnBackendDown(BackendExit exit) override;
   void OnProgress(uint64_t request, std::string raw_params) override {
     OnProgress("", request, std::move(raw_params));
@@ -184,6 +186,8 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void FreeSlot(Call& call);
   void FreeMainLane();
   void ReportHealth();
+  // State() has changed in a way that may be told a little later, with what follows.
+  void ReportSoon();
   void ScheduleProbe();
   void SeatChanged();
   // Observers are called in one order, never from inside Submit, Cancel and the like.
@@ -214,6 +218,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
 
   uint64_t incarnation_ = 0;
   bool process_over_ = true;  // the process of `incarnation_` has ended
+  bool was_ready_ = false;    // some session with the backend has been ready
   bool cordoned_ = false;
   bool main_busy_ = false;  // AssumeBusy
   uint64_t busy_probe_ = 0;
@@ -225,6 +230,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   core::Timer probe_timer_;
   core::Timer interest_timer_;
   core::Timer busy_report_timer_;
+  size_t queue_told_ = 0;
   bool pump_posted_ = false;
   bool flush_posted_ = false;
   bool flushing_ = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend_agent/mcp_seat.h"
+#include "core/mcp/json.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
 
@@ -60,8 +61,8 @@ void McpSeat::ReplaceBackend(std::unique_ptr<Backend> backend, SeatDescription d
     auto old = std::move(session_);
     BackendExit exit;
     exit.process_ended = true;
-    exit.detail =
-        fmt::format("{} has ended; another process has taken its place", description_.name);
+    exit.detail = fmt::format("{} has ended{}", description_.name,
+                              backend == nullptr ? "" : "; another process has taken its place");
     std::vector<std::string> running;
     for (const auto& [call_id, call] : calls_) {
       if (call.phase == Phase::kRunning || call.phase == Phase::kFailing) {
@@ -94,6 +95,7 @@ void McpSeat::Stop(absl::AnyInvocable<void()> done) {
     done();
     return;
   }
+  queue_.SetOpen(false);
   session_->backend().Stop(std::move(done));
 }
 
@@ -123,6 +125,7 @@ void McpSeat::OnSessionReady() {
                             {"pid", session_->backend().pid()},
                             {"backend", session_->backend().description()},
                             {"revision", session_->server().revision}});
+  health_.SetReason("");
   queue_.SetOpen(true);
   watcher_.Attach(session_.get());
   level_set_.clear();
@@ -131,6 +134,22 @@ void McpSeat::OnSessionReady() {
   if (main_busy_ && busy_probe_ == 0) AssumeBusy();
   SchedulePump();
   SeatChanged();
+  if (std::exchange(was_ready_, true)) OnBackendRejoined();
+}
+
+void McpSeat::OnInitializeFailed(std::string why) {
+  constexpr size_t kReasonMax = 512;
+  if (why.size() > kReasonMax) why.resize(kReasonMax);
+  if (health_.SetReason(std::move(why))) SeatChanged();
+}
+
+// Whoever follows a job there should ask what has become of it.
+void McpSeat::OnBackendRejoined() {
+  if (description_.local_mcp_url.empty()) return;
+  Tell([this] {
+    seats_.OnNotice(description_.seat_id, "notifications/$/dcc.gatewayReconnect",
+                    core::JsonObject().String("backend_url", description_.local_mcp_url).Take());
+  });
 }
 
 void McpSeat::OnBackendDown(BackendExit exit) {
@@ -152,6 +171,7 @@ void McpSeat::OnBackendDown(BackendExit exit) {
     if (alive.expired()) return;
   }
   const absl::Time now = loop_.Now();
+  health_.SetReason(exit.detail);
   if (exit.process_ended) {
     if (main_busy_) FreeMainLane();
     RefuseWrongIncarnations();
@@ -234,9 +254,17 @@ void McpSeat::ReportHealth() {
   if (!health_.SetMainThread(state, loop_.Now())) return;
   if (state == v1::UNRESPONSIVE || state == v1::GONE) {
     SeatChanged();
-  } else if (!busy_report_timer_.pending()) {
-    busy_report_timer_ = loop_.After(limits_.busy_report_delay, [this] { SeatChanged(); });
+  } else {
+    ReportSoon();
   }
+}
+
+void McpSeat::ReportSoon() {
+  if (busy_report_timer_.pending()) return;
+  busy_report_timer_ = loop_.After(limits_.busy_report_delay, [this] {
+    queue_told_ = queue_.waiting();
+    SeatChanged();
+  });
 }
 
 void McpSeat::SeatChanged() {
@@ -256,6 +284,7 @@ v1::SeatState McpSeat::State() const {
   state.set_discovery_row(description_.discovery_row);
   for (const auto& [key, value] : description_.labels) (*state.mutable_labels())[key] = value;
   *state.mutable_health() = health_.Report(loop_.Now());
+  if (state.health().reason().empty()) state.mutable_health()->set_reason(watcher_.trouble());
   for (const auto& [call_id, call] : calls_) {
     if (call.slot) state.add_running(call_id);
   }

@@ -200,20 +200,28 @@ void McpSession::Initialize() {
   SendPending(initialize_id_, pending);
   timer_ = loop_.After(limits_.initialize_timeout, [this] {
     Forget(initialize_id_);
-    RetryInitialize();
+    RetryInitialize(fmt::format("initialize was not answered within {} s",
+                                absl::ToInt64Seconds(limits_.initialize_timeout)));
   });
 }
 
-void McpSession::RetryInitialize() {
+void McpSession::RetryInitialize(std::string why) {
   initialize_id_ = 0;
   timer_ = loop_.After(backoff_.Next(), [this] { Initialize(); });
+  events_->OnInitializeFailed(std::move(why));
+}
+
+void McpSession::OnSessionForgotten() {
+  if (state_ == State::kReady) Initialize();
 }
 
 void McpSession::OnInitializeReply(McpReply reply) {
   initialize_id_ = 0;
   if (state_ != State::kInitializing) return;
   if (reply.kind != McpReply::Kind::kResult) {
-    RetryInitialize();
+    RetryInitialize(fmt::format("initialize failed: {}", reply.kind == McpReply::Kind::kError
+                                                             ? reply.body.view()
+                                                             : core::Message(reply.status)));
     return;
   }
   backoff_.Reset();
@@ -339,7 +347,7 @@ void McpSession::OnExchangeEnd(uint64_t id, absl::Status status, bool reached) {
   finishing_.erase(id);
   if (id == initialized_id_ && id != 0) {
     if (status.code() == absl::StatusCode::kNotFound) {
-      RetryInitialize();
+      RetryInitialize("the session was forgotten at once after initialize");
     } else {
       BecomeReady();
     }

@@ -69,6 +69,10 @@ class McpSession final : private Backend::Events {
     virtual void OnBackendUp() = 0;
     // initialize is done, also again after the backend had forgotten the session.
     virtual void OnSessionReady() = 0;
+    // initialize has failed, and why; it is tried again.
+    virtual void OnInitializeFailed(std::string why) = 0;
+    // What the backend said by itself may have been lost for a while.
+    virtual void OnBackendRejoined() = 0;
     // All requests have had their failed replies.
     virtual void OnBackendDown(BackendExit exit) = 0;
     // Params of notifications/progress for a request under way, without the token.
@@ -131,6 +135,8 @@ class McpSession final : private Backend::Events {
   void OnDown(BackendExit exit) override;
   void OnMessage(Payload message, uint64_t exchange) override;
   void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) override;
+  void OnRejoined() override { events_->OnBackendRejoined(); }
+  void OnSessionForgotten() override;
 
   uint64_t Add(Pending pending);
   void SendPending(uint64_t id, Pending& pending);
@@ -138,7 +144,7 @@ class McpSession final : private Backend::Events {
   void SendAside(std::string text);
   void Initialize();
   void OnInitializeReply(McpReply reply);
-  void RetryInitialize();
+  void RetryInitialize(std::string why);
   void BecomeReady();
   void TakeMessage(const Payload& whole, std::string_view text, uint64_t exchange);
   void TakeResponse(const Payload& whole, const core::JsonRpcMessage& message);

@@ -1,6 +1,10 @@
 // The three layers of a seat's health (D8): process, endpoint, main thread.
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "absl/time/time.h"
 #include "callboard/v1/types.pb.h"
 
@@ -13,6 +17,13 @@ class SeatHealth {
   bool SetEndpoint(v1::HealthState state, absl::Time now) { return endpoint_.Set(state, now); }
   bool SetMainThread(v1::HealthState state, absl::Time now) { return main_thread_.Set(state, now); }
 
+  // Why it is not well; "" once it is.
+  bool SetReason(std::string reason) {
+    if (reason == reason_) return false;
+    reason_ = std::move(reason);
+    return true;
+  }
+
   v1::HealthState endpoint() const { return endpoint_.state; }
 
   v1::SeatHealth Report(absl::Time now) const {
@@ -20,6 +31,7 @@ class SeatHealth {
     report.set_process(process_.state);
     report.set_endpoint(endpoint_.state);
     report.set_main_thread(main_thread_.state);
+    report.set_reason(reason_);
     const Layer* worst = &process_;
     for (const Layer* layer : {&endpoint_, &main_thread_}) {
       if (Badness(layer->state) > Badness(worst->state)) worst = layer;
@@ -62,6 +74,7 @@ class SeatHealth {
   Layer process_;
   Layer endpoint_;
   Layer main_thread_;
+  std::string reason_;
 };
 
 }  // namespace callboard::agent

@@ -22,6 +22,7 @@ void EventStream::Open(std::string target) {
   Close();
   target_ = std::move(target);
   active_ = true;
+  joined_ = false;
   wait_ = config_.retry_first;
   server_retry_.reset();
   last_id_.clear();
@@ -56,12 +57,14 @@ void EventStream::OnHead(net::HttpResponseHead head) {
   if (head.status == 200 && type != nullptr && type->starts_with("text/event-stream")) {
     reader_.emplace(spool_, config_.message_bytes_max);
     opened_ = loop_.Now();
+    if (std::exchange(joined_, true) && callbacks_.on_rejoined) callbacks_.on_rejoined();
     return;
   }
   const bool passing =
       head.status >= 500 || head.status == 408 || head.status == 409 || head.status == 429;
   active_ = passing && head.status != 501;
-  Lose(core::MakeError(absl::StatusCode::kUnavailable,
+  const bool forgotten = joined_ && head.status == 404;
+  Lose(core::MakeError(forgotten ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable,
                        fmt::format("GET {} was answered with HTTP {} {} and no event stream",
                                    target_, head.status, net::HttpReason(head.status))));
 }

@@ -41,8 +41,11 @@ class EventStream final : private net::HttpResponseSink {
   struct Callbacks {
     absl::AnyInvocable<net::HeaderList()> headers;  // of each attempt, beside Accept
     absl::AnyInvocable<void(std::string_view event, Payload data)> on_event;
-    // No stream any more, or none at all; another attempt follows unless `parked`.
+    // No stream any more, or none at all; another attempt follows unless `parked`. NotFound: there
+    // had been one since Open(), and now the server knows nothing of it.
     absl::AnyInvocable<void(absl::Status status, bool parked)> on_lost;
+    // There is a stream again, after one since Open() was lost. May be null.
+    absl::AnyInvocable<void()> on_rejoined = nullptr;
   };
 
   EventStream(core::EventLoop& loop, core::Random& random, Spool& spool, net::HttpClient& client,
@@ -73,6 +76,7 @@ class EventStream final : private net::HttpResponseSink {
   Callbacks callbacks_;
   std::string target_;
   bool active_ = false;
+  bool joined_ = false;  // there has been a stream since Open()
   absl::Duration wait_;
   absl::Time opened_;
   std::optional<absl::Duration> server_retry_;

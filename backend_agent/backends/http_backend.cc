@@ -22,7 +22,13 @@ HttpBackend::HttpBackend(core::EventLoop& loop, core::Random& random, Spool& spo
               {.headers = [this] { return MessageHeaders(); },
                .on_event = [this](std::string_view,
                                   Payload message) { PostMessage(std::move(message), 0); },
-               .on_lost = [](const absl::Status&, bool) {}}) {}
+               .on_lost = [this](const absl::Status& status, bool) { OnListenLost(status); },
+               .on_rejoined =
+                   [this] {
+                     loop_.Post(lifetime_.Wrap([this] {
+                       if (up_ && events_ != nullptr) events_->OnRejoined();
+                     }));
+                   }}) {}
 
 HttpBackend::~HttpBackend() {
   for (auto& [id, exchange] : exchanges_) exchange->Drop();
@@ -69,6 +75,14 @@ void HttpBackend::OnNotificationTaken() {
   if (!up_ || revision_.empty() || session_.empty() || listened_session_ == session_) return;
   listened_session_ = session_;
   listen_.Open(path_);
+}
+
+void HttpBackend::OnListenLost(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kNotFound || !up_ || events_ == nullptr) return;
+  loop_.Post(lifetime_.Wrap([this, session = session_] {
+    // Unless an exchange has said so before.
+    if (up_ && events_ != nullptr && session_ == session) events_->OnSessionForgotten();
+  }));
 }
 
 void HttpBackend::Probe(absl::AnyInvocable<void(bool alive)> callback) {
@@ -133,7 +147,7 @@ void HttpBackend::Ask() {
         if (there) {
           self->OnAnswered();
         } else {
-          self->OnRefused();
+          self->OnRefused(finished->failure());
         }
       });
 }
@@ -147,13 +161,15 @@ void HttpBackend::OnAnswered() {
   }));
 }
 
-void HttpBackend::OnRefused() {
+void HttpBackend::OnRefused(const absl::Status& why) {
   ++refused_;
   ask_timer_ =
       loop_.After(up_ && refused_ < 2 ? config_.refused_again : config_.up_poll, [this] { Ask(); });
-  if (up_ && refused_ >= 2) {
-    GoDown({.detail = fmt::format("{} does not accept connections any more", description())});
-  }
+  if (refused_ != 2) return;
+  // Also of one that has never been there.
+  const std::string cause(why.ok() ? "no answer" : core::Message(why));
+  GoDown({.detail = fmt::format("{} does not accept connections{}: {}", description(),
+                                up_ ? " any more" : "", cause)});
 }
 
 void HttpBackend::OnProcessEnd(ProcessEnd end) {

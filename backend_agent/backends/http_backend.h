@@ -40,10 +40,10 @@ struct HttpBackendConfig {
 };
 
 // Loop thread only. Everything passed by reference outlives it. The endpoint is taken as gone when
-// its process has ended or two connects in a row were refused; then it is asked again every
-// up_poll. A backend that gave a session id is listened to by one GET stream; 405 parks it until
-// the next session. 307 and 308 within the origin are followed, at most 3 in a row, other redirects
-// not.
+// its process has ended or two connects in a row were refused, also from the start; then it is
+// asked again every up_poll. A backend that gave a session id is listened to by one GET stream; 405
+// parks it until the next session, 404 after it has been open means that the session is forgotten.
+// 307 and 308 within the origin are followed, at most 3 in a row, other redirects not.
 class HttpBackend final : public Backend {
  public:
   // `watcher` may be null. The connector leads to the URL's host and port.
@@ -74,9 +74,10 @@ class HttpBackend final : public Backend {
 
   net::HeaderList MessageHeaders() const;
   void OnNotificationTaken();
+  void OnListenLost(const absl::Status& status);
   void Ask();
   void OnAnswered();
-  void OnRefused();
+  void OnRefused(const absl::Status& why);
   void OnProcessEnd(ProcessEnd end);
   void GoDown(BackendExit exit);
   void PostMessage(Payload message, uint64_t exchange);

@@ -37,8 +37,12 @@ class SmallRequest final : public net::HttpResponseSink {
   void OnHead(net::HttpResponseHead) override { Report(Event::kAnswered); }
   void OnBody(std::string_view) override {}
   void OnEnd(absl::Status status, bool) override {
+    failure_ = status;
     Report(status.ok() ? Event::kAnswered : Event::kFailed);
   }
+
+  // At kFailed: why; OK if there was no answer in time.
+  const absl::Status& failure() const { return failure_; }
 
  private:
   void Report(Event event) {
@@ -56,6 +60,7 @@ class SmallRequest final : public net::HttpResponseSink {
   absl::AnyInvocable<void(Event)> on_event_;
   std::unique_ptr<net::HttpExchange> http_;
   core::Timer timer_;
+  absl::Status failure_;
   bool reported_ = false;
   bool over_ = false;
   core::Lifetime lifetime_;

@@ -72,19 +72,21 @@ class SseBackend::Exchange final : public BackendExchange, public net::HttpRespo
 };
 
 SseBackend::SseBackend(core::EventLoop& loop, core::Random& random, Spool& spool,
-                       std::unique_ptr<net::Connector> connector, SseBackendConfig config)
+                       std::unique_ptr<net::Connector> connector, ProcessWatcher* watcher,
+                       SseBackendConfig config)
     : loop_(loop),
       config_(std::move(config)),
       client_(loop, std::move(connector), HostAndPort(config_.url), {}),
-      stream_(loop, random, spool, client_,
-              {.message_bytes_max = config_.result_bytes_max,
-               .resumes = false,
-               .server_retry_max = config_.endpoint_timeout / 2},
-              {.headers = [] { return net::HeaderList{}; },
-               .on_event = [this](std::string_view event,
-                                  Payload data) { OnEvent(event, std::move(data)); },
-               .on_lost = [this](const absl::Status& status,
-                                 bool parked) { OnLost(status, parked); }}) {}
+      stream_(
+          loop, random, spool, client_,
+          {.message_bytes_max = config_.result_bytes_max,
+           .resumes = false,
+           .server_retry_max = config_.endpoint_timeout / 2},
+          {.headers = [] { return net::HeaderList{}; },
+           .on_event = [this](std::string_view event,
+                              Payload data) { OnEvent(event, std::move(data)); },
+           .on_lost = [this](const absl::Status& status, bool parked) { OnLost(status, parked); }}),
+      watcher_(watcher) {}
 
 SseBackend::~SseBackend() {
   for (auto& [id, exchange] : exchanges_) exchange->Drop();
@@ -92,6 +94,10 @@ SseBackend::~SseBackend() {
 
 void SseBackend::Start(Events* events) {
   events_ = events;
+  if (watcher_ != nullptr && config_.pid > 0) {
+    watch_ =
+        watcher_->Watch(config_.pid, lifetime_.Wrap([this](ProcessEnd end) { OnProcessEnd(end); }));
+  }
   Listen();
 }
 
@@ -202,10 +208,30 @@ void SseBackend::OnResponse(const Payload& message) {
 }
 
 void SseBackend::OnLost(const absl::Status& status, bool parked) {
+  if (parked) {
+    // Later: the stream may be the caller.
+    timer_ = loop_.After(kParkedWait, [this] { Listen(); });
+  } else {
+    ExpectEndpoint();
+  }
+  GoDown({.detail = std::string(core::Message(status))});
+}
+
+void SseBackend::OnProcessEnd(ProcessEnd end) {
+  timer_.Cancel();
+  stream_.Close();
+  told_down_ = false;
+  GoDown({.process_ended = true,
+          .exit_status = end.exit_status,
+          .exit_signal = end.exit_signal,
+          .detail = DescribeEnd(config_.name, config_.pid, end)});
+}
+
+void SseBackend::GoDown(BackendExit exit) {
   endpoint_.clear();
   auto open = std::exchange(exchanges_, {});
   auto awaiting = std::exchange(awaiting_, {});
-  const std::string detail(core::Message(status));
+  const std::string& detail = exit.detail;
   for (auto& [id, exchange] : open) {
     const bool reached = exchange->sending();
     exchange->Drop();
@@ -215,15 +241,9 @@ void SseBackend::OnLost(const absl::Status& status, bool parked) {
   for (uint64_t id : awaiting) {
     PostEnd(id, core::MakeError(absl::StatusCode::kUnavailable, detail), true);
   }
-  if (parked) {
-    // Later: the stream may be the caller.
-    timer_ = loop_.After(kParkedWait, [this] { Listen(); });
-  } else {
-    ExpectEndpoint();
-  }
   if (std::exchange(told_down_, true)) return;
-  loop_.Post(lifetime_.Wrap([this, detail] {
-    if (events_ != nullptr) events_->OnDown({.detail = detail});
+  loop_.Post(lifetime_.Wrap([this, exit = std::move(exit)]() mutable {
+    if (events_ != nullptr) events_->OnDown(std::move(exit));
   }));
 }
 

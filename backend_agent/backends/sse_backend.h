@@ -14,6 +14,7 @@
 #include "backend_agent/backends/event_stream.h"
 #include "backend_agent/backends/http_url.h"
 #include "backend_agent/backends/small_request.h"
+#include "backend_agent/process_watch.h"
 #include "backend_agent/spool.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/lifetime.h"
@@ -26,6 +27,7 @@ namespace callboard::agent {
 struct SseBackendConfig {
   HttpUrl url;  // of the stream: "http://127.0.0.1:9401/sse"
   std::string health_path = "/health";
+  int64_t pid = 0;   // 0: not known, then only the stream tells of the process' end
   std::string name;  // for people
   uint64_t result_bytes_max = 256ull << 20;
   absl::Duration probe_timeout = absl::Seconds(3);
@@ -38,9 +40,10 @@ struct SseBackendConfig {
 // only. Loop thread only. Everything passed by reference outlives it.
 class SseBackend final : public Backend {
  public:
-  // The connector leads to the URL's host and port.
+  // `watcher` may be null. The connector leads to the URL's host and port.
   SseBackend(core::EventLoop& loop, core::Random& random, Spool& spool,
-             std::unique_ptr<net::Connector> connector, SseBackendConfig config);
+             std::unique_ptr<net::Connector> connector, ProcessWatcher* watcher,
+             SseBackendConfig config);
   ~SseBackend() override;
 
   void Start(Events* events) override;
@@ -50,7 +53,7 @@ class SseBackend final : public Backend {
   void Stop(absl::AnyInvocable<void()> done) override;
   bool ends_unanswered_exchanges() const override { return false; }
   std::string description() const override;
-  int64_t pid() const override { return 0; }
+  int64_t pid() const override { return config_.pid; }
 
  private:
   class Exchange;
@@ -62,6 +65,9 @@ class SseBackend final : public Backend {
   void OnEvent(std::string_view event, Payload data);
   void OnEndpoint(std::string_view place);
   void OnLost(const absl::Status& status, bool parked);
+  void OnProcessEnd(ProcessEnd end);
+  // Every exchange under way ends, and so does the session.
+  void GoDown(BackendExit exit);
   void OnResponse(const Payload& message);
   void PostEnd(uint64_t id, absl::Status status, bool reached);
 
@@ -77,6 +83,8 @@ class SseBackend final : public Backend {
   std::map<uint64_t, Exchange*> exchanges_;  // owned by the session
   std::set<uint64_t> awaiting_;              // requests without a response yet
   std::unique_ptr<SmallRequest> probe_;
+  ProcessWatcher* watcher_;
+  std::unique_ptr<ProcessWatch> watch_;
   core::Lifetime lifetime_;
 };
 

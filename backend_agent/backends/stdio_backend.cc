@@ -66,7 +66,8 @@ void StdioBackend::SpawnChild() {
   if (!child.ok()) {
     Log(core::Message(child.status()));
     SpawnLater();
-    events_->OnDown({.process_ended = true, .detail = std::string(core::Message(child.status()))});
+    // There is no process that could have ended.
+    events_->OnDown({.detail = std::string(core::Message(child.status()))});
     return;
   }
   child_ = *std::move(child);

@@ -13,10 +13,13 @@
 #include <boost/asio/write.hpp>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_split.h"
+#include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 
@@ -35,6 +38,25 @@ constexpr absl::Duration kPollEnd = absl::Milliseconds(20);
 absl::Status SystemError(std::string_view what, const std::string& program) {
   return core::MakeError(absl::StatusCode::kInternal,
                          fmt::format("{} for '{}': {}", what, program, std::strerror(errno)));
+}
+
+// Whether there is such a program, as execvpe looks for it.
+absl::Status CheckProgram(const std::string& program) {
+  const auto missing = [&](std::string_view why) {
+    return core::MakeError(absl::StatusCode::kNotFound,
+                           fmt::format("cannot run '{}': {}", program, why));
+  };
+  if (program.find('/') != std::string::npos) {
+    return access(program.c_str(), X_OK) == 0 ? absl::OkStatus() : missing(std::strerror(errno));
+  }
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "/bin:/usr/bin" : path, ':')) {
+    const std::string place =
+        fmt::format("{}/{}", folder.empty() ? "." : core::ToStd(folder), program);
+    if (access(place.c_str(), X_OK) == 0) return absl::OkStatus();
+  }
+  return missing("command not found");
 }
 
 // Signals of the agent that a fresh program must not inherit as ignored or blocked.
@@ -262,6 +284,7 @@ absl::StatusOr<std::unique_ptr<StdioChild>> StdioChild::Spawn(core::AsioEventLoo
     return absl::InvalidArgumentError("no program is given for a stdio backend");
   }
   const std::string& program = command.arguments.front();
+  if (command.working_directory.empty()) CALLBOARD_RETURN_IF_ERROR(CheckProgram(program));
   // Everything that allocates is done before the fork.
   std::vector<char*> arguments;
   arguments.reserve(command.arguments.size() + 1);

@@ -41,6 +41,8 @@ class UrlBackend final : public Backend, private Backend::Events {
   void OnDown(BackendExit exit) override;
   void OnMessage(Payload message, uint64_t exchange) override;
   void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) override;
+  void OnRejoined() override { events_->OnRejoined(); }
+  void OnSessionForgotten() override { events_->OnSessionForgotten(); }
 
   void SwitchLater(bool to_sse, std::string why);
   void Switch(bool to_sse, std::string why);

@@ -74,8 +74,9 @@ std::string RenderInstance(const v1::InstanceRow& row) {
       .String("host", row.host())
       .Int("pid", row.pid())
       .String("status", row.status())
-      .String("advice", row.advice())
-      .Int("queue_depth", row.queue_depth())
+      .String("advice", row.advice());
+  if (!row.health().reason().empty()) object.String("reason", row.health().reason());
+  object.Int("queue_depth", row.queue_depth())
       .Int("tools", row.tools())
       .Int("last_seen_ms", static_cast<int64_t>(row.last_seen_ms()))
       .String("mcp_path", fmt::format("/mcp/{}", row.seat_id()));

@@ -66,6 +66,8 @@ class HttpBackendTest : public testing::Test, public Backend::Events {
   static net::HeaderList Json() { return {{"Content-Type", "application/json"}}; }
 
   void OnUp() override { told.push_back("up"); }
+  void OnRejoined() override { told.push_back("rejoined"); }
+  void OnSessionForgotten() override { told.push_back("session forgotten"); }
   void OnDown(BackendExit exit) override { told.push_back("down: " + exit.detail); }
   void OnMessage(Payload message, uint64_t) override {
     told.push_back(message.size() < 200 ? std::string(message.view())

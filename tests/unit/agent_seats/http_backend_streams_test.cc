@@ -79,6 +79,31 @@ TEST_F(HttpBackendStreamsTest, AListenStreamThatEndsIsOpenedAgainWhereItWas) {
   EXPECT_EQ(*requests.back().Header("last-event-id"), "g.7");
 }
 
+TEST_F(HttpBackendStreamsTest, AListenStreamThatIsThereAgainIsToldAndTheFirstIsNot) {
+  BeginSession();
+  EXPECT_EQ(told, Told{});
+  listening->End();
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_EQ(told, Told{"rejoined"});
+}
+
+TEST_F(HttpBackendStreamsTest, A404OnAListenStreamThatHasBeenOpenMeansTheSessionIsForgotten) {
+  BeginSession();
+  get = [](Responder to) { to->Respond(404, {}, ""); };
+  listening->End();
+  loop.RunFor(absl::Seconds(60));
+  EXPECT_EQ(told, Told{"session forgotten"});
+  EXPECT_EQ(Count("GET"), 2u);
+}
+
+TEST_F(HttpBackendStreamsTest, A404OnTheFirstListenStreamMeansThatThereIsNone) {
+  get = [](Responder to) { to->Respond(404, {}, ""); };
+  BeginSession();
+  loop.RunFor(absl::Minutes(10));
+  EXPECT_EQ(told, Told{});
+  EXPECT_EQ(Count("GET"), 1u);
+}
+
 TEST_F(HttpBackendStreamsTest, WaitsBetweenListenStreamsGrowToTenSecondsAndObeyTheServer) {
   get = [](Responder to) { to->Respond(503, {}, ""); };
   BeginSession();

@@ -104,7 +104,21 @@ TEST_F(HttpBackendTest, TwoRefusedConnectsAreDownAndTheNextAnswerIsUp) {
   auto exchange = Post(1);
   loop.RunFor(absl::Milliseconds(300));
   EXPECT_EQ(told[1].substr(0, 11), "1 unreached");
-  EXPECT_EQ(told[2], "down: http://127.0.0.1:9401/mcp does not accept connections any more");
+  EXPECT_TRUE(
+      told[2].starts_with("down: http://127.0.0.1:9401/mcp does not accept connections any more: "))
+      << told[2];
+  network.RefuseConnects(false);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(told.back(), "up");
+}
+
+TEST_F(HttpBackendTest, FC08_OneThatHasNeverBeenThereIsToldOnceWithTheCause) {
+  network.RefuseConnects(true);
+  Begin();
+  loop.RunFor(absl::Seconds(30));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].starts_with("down: http://127.0.0.1:9401/mcp does not accept connections: "))
+      << told[0];
   network.RefuseConnects(false);
   loop.RunFor(absl::Seconds(1));
   EXPECT_EQ(told.back(), "up");

@@ -250,5 +250,21 @@ TEST_F(McpSeatRun, MayBeDestroyedFromInsideItsCallbacks) {
   EXPECT_EQ(told.back(), "A end RESULT REASON_UNSPECIFIED FINISHED");
 }
 
+TEST_F(McpSeatRun, QueueThatGrowsAndShrinksIsToldThoughTheSeatStaysBusy) {
+  BringUp();
+  Submit(Tool("A"));
+  loop.RunFor(absl::Milliseconds(300));
+  const int before = seat_changes;
+  Submit(Tool("B"));
+  Submit(Tool("C"));
+  EXPECT_EQ(seat_changes, before);
+  loop.RunFor(absl::Milliseconds(300));
+  EXPECT_EQ(seat_changes, before + 1) << "both at once";
+  EXPECT_EQ(seat->State().queue_depth(), 2u);
+  seat->Cancel("B", v1::Cancel::CLIENT);
+  loop.RunFor(absl::Milliseconds(300));
+  EXPECT_EQ(seat_changes, before + 2);
+}
+
 }  // namespace
 }  // namespace callboard::agent

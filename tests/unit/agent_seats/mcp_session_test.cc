@@ -139,5 +139,58 @@ TEST_F(McpSession, InitializeThatIsNotAnsweredIsTriedAgain) {
   EXPECT_EQ(told, (Told{"A starting 1"}));
 }
 
+TEST_F(McpSession, ForgottenSessionIsInitializedAgainAndWhoFollowsJobsIsTold) {
+  BringUp();
+  EXPECT_EQ(backend->Count("initialize"), 1u);
+  backend->ForgetSession();
+  loop.RunFor(absl::Milliseconds(1));
+  EXPECT_EQ(backend->Count("initialize"), 2u);
+  constexpr char kTold[] =
+      R"(notice notifications/$/dcc.gatewayReconnect {"backend_url":"http://127.0.0.1:9401/mcp"})";
+  EXPECT_EQ(told, Told{kTold});
+  backend->Rejoin();
+  loop.RunFor(absl::Milliseconds(1));
+  EXPECT_EQ(told, (Told{kTold, kTold}));
+}
+
+TEST_F(McpSession, WhySeatIsNotWellIsPartOfItsHealthUntilItIs) {
+  backend->Refuse("http://127.0.0.1:9401/mcp does not accept connections: Connection refused");
+  loop.RunReady();
+  EXPECT_EQ(seat->State().health().reason(),
+            "http://127.0.0.1:9401/mcp does not accept connections: Connection refused");
+  EXPECT_EQ(seat->State().health().endpoint(), v1::UNRESPONSIVE);
+  EXPECT_EQ(seat->State().health().process(), v1::NOT_KNOWN);
+  backend->answers_initialize = false;
+  backend->Up();
+  loop.RunFor(absl::Seconds(31));
+  EXPECT_EQ(seat->State().health().reason(), "initialize was not answered within 30 s");
+  backend->answers_initialize = true;
+  loop.RunFor(absl::Seconds(31));
+  EXPECT_EQ(seat->State().health().reason(), "");
+  EXPECT_EQ(seat->State().health().endpoint(), v1::HEALTHY);
+}
+
+TEST_F(McpSession, ListOfToolsBeyondTheLimitsIsToldInTheSeatsHealth) {
+  SeatLimits limits;
+  limits.watcher.catalogue_bytes_max = 100;
+  MakeSeat(limits);
+  backend->pages[""] = fmt::format(R"({{"tools":[{{"name":"{}"}}]}})", std::string(200, 'x'));
+  BringUp();
+  EXPECT_EQ(seat->State().catalogue_digest(), "");
+  EXPECT_EQ(seat->State().health().reason(),
+            "its list of tools is not taken: result of 222 bytes exceeds the limit of 100 bytes");
+  backend->pages[""] = R"({"tools":[]})";
+  loop.RunFor(absl::Minutes(2));
+  EXPECT_EQ(seat->State().health().reason(), "");
+
+  limits = {};
+  limits.watcher.tools_max = 2;
+  MakeSeat(limits);
+  backend->pages[""] = R"({"tools":[{"name":"a"},{"name":"b"},{"name":"c"}]})";
+  BringUp();
+  EXPECT_NE(seat->State().catalogue_digest(), "");
+  EXPECT_EQ(seat->State().health().reason(), "of its list of tools only the first 2 are taken");
+}
+
 }  // namespace
 }  // namespace callboard::agent

@@ -73,6 +73,15 @@ class PlayedBackend final : public Backend {
   void Up() {
     Later([this] { events_->OnUp(); });
   }
+  void Rejoin() {
+    Later([this] { events_->OnRejoined(); });
+  }
+  void ForgetSession() {
+    Later([this] { events_->OnSessionForgotten(); });
+  }
+  void Refuse(std::string detail) {
+    Later([this, detail = std::move(detail)] { events_->OnDown({.detail = detail}); });
+  }
   void Die(int signal) {
     Later([this, signal] {
       for (const Sent& message : sent) {
@@ -142,7 +151,10 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
     backend->has_sessions = has_sessions;
     seat = std::make_unique<McpSeat>(
         loop, random, spool, *this, *this, std::move(made),
-        SeatDescription{.seat_id = "5ea7", .name = "blender", .app = "blender"},
+        SeatDescription{.seat_id = "5ea7",
+                        .name = "blender",
+                        .app = "blender",
+                        .local_mcp_url = "http://127.0.0.1:9401/mcp"},
         [this](int64_t pid) {
           return pid == last_pid ? incarnation : (last_pid = pid, ++incarnation);
         },

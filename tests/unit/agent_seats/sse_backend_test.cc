@@ -13,11 +13,10 @@
 #include "tests/support/memory_spool.h"
 #include "tests/support/memory_stream.h"
 #include "tests/support/virtual_loop.h"
+#include "tests/unit/agent_seats/http_backend_fixture.h"
 
 namespace callboard::agent {
 namespace {
-
-using Told = std::vector<std::string>;
 
 class SseBackendTest : public testing::Test, public Backend::Events {
  protected:
@@ -37,7 +36,9 @@ class SseBackendTest : public testing::Test, public Backend::Events {
     SseBackendConfig config;
     config.url = *ParseHttpUrl("http://127.0.0.1:9401/sse");
     config.name = "old";
-    return std::make_unique<SseBackend>(loop, random, spool, network.MakeConnector(), config);
+    config.pid = 42;
+    return std::make_unique<SseBackend>(loop, random, spool, network.MakeConnector(), &watcher,
+                                        config);
   }
   std::unique_ptr<Backend> MakeHttp() {
     HttpBackendConfig config;
@@ -66,6 +67,8 @@ class SseBackendTest : public testing::Test, public Backend::Events {
   }
 
   void OnUp() override { told.push_back("up"); }
+  void OnRejoined() override { told.push_back("rejoined"); }
+  void OnSessionForgotten() override { told.push_back("session forgotten"); }
   void OnDown(BackendExit exit) override { told.push_back("down: " + exit.detail); }
   void OnMessage(Payload message, uint64_t) override { told.emplace_back(message.view()); }
   void OnExchangeEnd(uint64_t id, absl::Status status, bool reached) override {
@@ -77,6 +80,7 @@ class SseBackendTest : public testing::Test, public Backend::Events {
   core::SeededRandom random{1};
   tests::MemorySpool spool;
   tests::MemoryNetwork network{loop, random, {.slice_bytes_max = 5'000}};
+  PlayedWatcher watcher;
   std::string endpoint = "/messages?sessionId=a";
   std::function<void(Responder)> get = [this](Responder to) {
     stream = to;
@@ -116,6 +120,19 @@ TEST_F(SseBackendTest, TheEndOfTheStreamIsTheEndOfItsRequestsAndTheNextIsANewSes
   request = Send(2);
   EXPECT_EQ(requests.back().target, "/messages?sessionId=b");
   EXPECT_EQ(requests[2].Header("last-event-id"), nullptr);
+}
+
+TEST_F(SseBackendTest, DeathOfTheProcessIsToldAtOnceAlsoWhenTheStreamIsSilent) {
+  Begin();
+  auto exchange = Send(1);
+  told.clear();
+  watcher.on_end({.exit_signal = 9});
+  loop.RunReady();
+  EXPECT_EQ(told, (Told{"1 old (pid 42) was killed by signal 9 (SIGKILL)",
+                        "down: old (pid 42) was killed by signal 9 (SIGKILL)"}));
+  const size_t asked = Count("GET");
+  loop.RunFor(absl::Minutes(5));
+  EXPECT_EQ(Count("GET"), asked) << "its port may be another's now";
 }
 
 TEST_F(SseBackendTest, AnEndpointOnAnotherOriginIsRefused) {

@@ -50,6 +50,8 @@ class StdioBackendTest : public testing::Test, public Backend::Events {
     exit_ = exit;
     ++downs_;
   }
+  void OnRejoined() override {}
+  void OnSessionForgotten() override {}
   void OnMessage(Payload message, uint64_t) override { messages_.emplace_back(message.view()); }
   void OnExchangeEnd(uint64_t id, absl::Status status, bool) override {
     ends_.emplace_back(id, status);
@@ -95,16 +97,22 @@ TEST_F(StdioBackendTest, TellsHowTheChildEndedAndSpawnsItAgain) {
   EXPECT_EQ(ends_.at(0).second.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(StdioBackendTest, AProgramThatIsNotThereIsNamed) {
-  StdioBackendConfig config;
-  config.name = "gone";
-  config.command.arguments = {"/no/such/program"};
-  backend_ = std::make_unique<StdioBackend>(loop_, random_, spool_, config, nullptr);
-  backend_->Start(this);
-  Run([this] { return downs_ == 1; });
-  EXPECT_EQ(exit_.exit_status, 127);
-  EXPECT_NE(exit_.detail.find("cannot run '/no/such/program': No such file"), std::string::npos)
-      << exit_.detail;
+TEST_F(StdioBackendTest, FC08_AProgramThatIsNotThereIsNamedAndHasHadNoProcess) {
+  const auto begin = [this](std::string program) {
+    StdioBackendConfig config;
+    config.name = "gone";
+    config.command.arguments = {std::move(program)};
+    downs_ = 0;
+    backend_ = std::make_unique<StdioBackend>(loop_, random_, spool_, config, nullptr);
+    backend_->Start(this);
+    Run([this] { return downs_ == 1; });
+  };
+  begin("/no/such/program");
+  EXPECT_EQ(exit_.detail, "cannot run '/no/such/program': No such file or directory");
+  EXPECT_FALSE(exit_.process_ended);
+  begin("no-such-program");
+  EXPECT_EQ(exit_.detail, "cannot run 'no-such-program': command not found");
+  EXPECT_EQ(ups_, 0);
 }
 
 TEST_F(StdioBackendTest, GrandchildrenDieWithTheLeader) {
