@@ -2,29 +2,16 @@
 #include "server/flows/seat_audience.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/log_levels.h"
 
 namespace callboard::server {
-namespace {
-
-// RFC 5424 severities by MCP's names, the most verbose first.
-constexpr std::array<std::string_view, 8> kLevels = {"debug", "info",     "notice", "warning",
-                                                     "error", "critical", "alert",  "emergency"};
-
-// The number of levels if there is no such level.
-size_t Severity(std::string_view level) {
-  return static_cast<size_t>(std::find(kLevels.begin(), kLevels.end(), level) - kLevels.begin());
-}
-
-}  // namespace
-
 bool WantsLog(const Session& session, std::string_view raw_params) {
   if (session.log_level.empty()) return true;
   const auto level = core::FindString(raw_params, "level");
-  return !level || Severity(*level) >= Severity(session.log_level);
+  return !level || core::McpSeverity(*level) >= core::McpSeverity(session.log_level);
 }
 
 void SeatAudience::Add(const Session& session) {
@@ -81,15 +68,16 @@ void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
   v1::Interest interest;
   interest.set_seat_id(seat_id);
   interest.set_version(++audience.version);
-  size_t level = kLevels.size();
+  size_t level = core::kMcpLogLevels.size();
   std::set<std::string> resources;
   for (const std::string& id : audience.sessions) {
     const Session* session = plane_.sessions.Find(id);
     if (session == nullptr) continue;
-    level = std::min(level, Severity(session->log_level));
+    level = std::min(level, core::McpSeverity(session->log_level));
     resources.insert(session->subscriptions.begin(), session->subscriptions.end());
   }
-  if (level < kLevels.size()) interest.set_log_level(std::string(kLevels[level]));
+  if (level < core::kMcpLogLevels.size())
+    interest.set_log_level(std::string(core::kMcpLogLevels[level]));
   for (const std::string& uri : resources) interest.add_resource_uris(uri);
   send_(seat_id, std::move(interest));
 }
