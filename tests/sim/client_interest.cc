@@ -82,6 +82,14 @@ void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint6
   world_.trace.Add(fmt::format("{} hears {} {}", name(), method,
                                core::FindString(message.params, "uri").value_or("")));
   if (method == "notifications/message") return TakeLog(message, kind, call);
+  if (method == "notifications/cancelled") {
+    const auto raw_id = core::FindMember(message.params, "requestId");
+    if (!raw_id || !asked_.contains(std::string(*raw_id))) {
+      world_.trace.Violate("a client hears of the end of what it was asked",
+                           fmt::format("{}: {}", name(), message.params));
+    }
+    return world_.trace.Total("asks taken back");
+  }
   if (kind != Kind::kListen || habits_.seat < 0) {
     world_.trace.Violate("what concerns a seat is told on the streams of its sessions",
                          fmt::format("{} hears {}", name(), method));
