@@ -259,7 +259,11 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
     return AddVerdict(link, id, state.attempt(),
                       unwanted ? v1::Verdict::CANCEL : v1::Verdict::CONTINUE);
   }
-  if (state.attempt() < call->attempt) return;  // the newer attempt is sent again
+  if (state.attempt() < call->attempt) {
+    // The newer attempt is sent again, unless it is over.
+    if (call->ended) AddVerdict(link, id, state.attempt(), v1::Verdict::SETTLE);
+    return;
+  }
   if (core::Planted(core::PlantedBug::kRerunAfterCut) && call->started && !call->ended) {
     call->idempotent = true;
     return Retry(*call, absl::ZeroDuration(), "link lost");

@@ -183,6 +183,29 @@ TEST_F(FlowsTest, LetsACallNobodyKnowsEndAndSettlesIt) {
   EXPECT_EQ(receipt->phase(), v1::CALL_SUCCEEDED);
 }
 
+TEST_F(FlowsTest, AnAttemptOfBeforeIsSettledWhenTheNewerOneIsOver) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session, "1", "look"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Finish(call, 2, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Seconds(2));
+  const v1::Dispatch again = agent->TakeDispatch();
+  ASSERT_EQ(again.attempt(), 2u);
+  CancelRequest(session, "1");
+  agent->Cut();
+  loop.RunReady();
+  // Its journal knows what started, and nothing of the second attempt.
+  auto back = Link("boot-2", 1, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED, 2)});
+  loop.RunFor(absl::Seconds(1));
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::SETTLE);
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+}
+
 TEST_F(FlowsTest, AskOfACallNobodyKnowsIsAnsweredWithAnError) {
   const v1::Dispatch unknown = FakeAgent::UnknownCall();
   auto agent =
