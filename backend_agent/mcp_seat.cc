@@ -245,7 +245,7 @@ void McpSeat::EndLeftCall(Call& call, CallEnd end) {
     call_of_request_.erase({call.session, call.request});
     FreeSlot(call);
     calls_.erase(call_id);
-    return;
+    return ReportHealth();
   }
   call.told = true;
   if (call.phase == Phase::kRunning) AwaitLateAnswer(call);

@@ -108,6 +108,17 @@ TEST_F(McpSeatAsks, ClientWithCapabilitiesHasASessionOfItsOwnWhereTheBackendHasS
   EXPECT_EQ(backend->others.size(), 1u) << "the same client, the same session";
 }
 
+TEST_F(McpSeatAsks, CallCancelledBeforeItsSessionIsReadyLeavesTheSeatIdle) {
+  MakeSeatWithSessions();
+  backend->others_answer_initialize = false;
+  Submit(Client("A", "s1"));
+  EXPECT_EQ(seat->State().health().main_thread(), v1::BUSY);
+  EXPECT_EQ(seat->Cancel("A", v1::Cancel::CLIENT), v1::CancelAck::DROPPED);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(told.back(), "A end CANCELLED CANCELLED_BY_CLIENT NOT_STARTED");
+  EXPECT_EQ(seat->State().health().main_thread(), v1::HEALTHY);
+}
+
 TEST_F(McpSeatAsks, AskOfAClientsSessionReachesThatClientOnly) {
   MakeSeatWithSessions();
   CallSpec first = Client("A", "s1");

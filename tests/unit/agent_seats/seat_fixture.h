@@ -63,6 +63,7 @@ class PlayedBackend final : public Backend {
     if (!has_sessions) return nullptr;
     auto another = std::make_unique<PlayedBackend>(loop_);
     another->is_another = true;
+    another->answers_initialize = others_answer_initialize;
     others.push_back(another.get());
     return another;
   }
@@ -126,6 +127,7 @@ class PlayedBackend final : public Backend {
   bool is_another = false;
   std::function<void()> on_stop;
   bool answers_initialize = true;
+  bool others_answer_initialize = true;
   bool answers_ping = true;
   bool answers_list = true;
   bool probe_answer = true;
