@@ -132,6 +132,13 @@ void McpSeat::OnSessionReady() {
   subscribed_.clear();
   ApplyInterest();
   if (main_busy_ && busy_probe_ == 0) AssumeBusy();
+  // What changed while there was no session, nobody has told; of tools the digest does.
+  for (const char* list : {"prompts", "resources"}) {
+    if (core::FindPath(session_->server().capabilities, {list, "listChanged"}) != "true") continue;
+    TellLater([this, method = fmt::format("notifications/{}/list_changed", list)] {
+      seats_.OnNotice(description_.seat_id, method, "");
+    });
+  }
   SchedulePump();
   SeatChanged();
   if (std::exchange(was_ready_, true)) OnBackendRejoined();

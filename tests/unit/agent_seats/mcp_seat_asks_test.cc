@@ -247,6 +247,14 @@ TEST_F(McpSeatAsks, SubscriptionThatIsRenewedCountsAsNews) {
   EXPECT_EQ(told.back(), R"(notice notifications/resources/updated {"uri":"scene://"})");
 }
 
+TEST_F(McpSeatAsks, ListsThatMayHaveChangedAreNewsOnceTheBackendIsThere) {
+  backend->initialize_result =
+      R"({"protocolVersion":"2025-06-18","capabilities":{"prompts":{"listChanged":true}}})";
+  backend->Up();
+  loop.RunFor(absl::Milliseconds(1));
+  EXPECT_EQ(told, Told{"notice notifications/prompts/list_changed "});
+}
+
 TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
   BringUp();
   v1::Interest interest;
