@@ -222,7 +222,7 @@ void SqliteStore::TakeBack() {
 
 void SqliteStore::Next() {
   if (busy_ || committing_ || retry_timer_.pending()) return;
-  if (counts_.log_bytes >= kLogBytesMax && tending_status_.ok()) return Tend();
+  if (counts_.log_bytes >= kLogBytesMax && loop_.Now() >= tend_not_before_) return Tend();
   if (!pending_.empty()) {
     if (!waiting_.empty() || pending_bytes_ >= kBatchBytes) return Commit();
     hold_timer_ = loop_.After(config_.hold_max, [this] { Commit(); });
@@ -277,6 +277,7 @@ void SqliteStore::OnTended(const absl::StatusOr<SqliteFile::Tended>& tended) {
     if (tending_status_.ok()) {
       core::LogWarn("store_not_tended", {{"reason", core::Message(tended.status())}});
     }
+    tend_not_before_ = loop_.Now() + kTendAgainAfterFault;
     TendAfter(kTendAgainAfterFault);
   }
   tending_status_ = tended.status();

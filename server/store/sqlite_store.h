@@ -112,6 +112,7 @@ class SqliteStore final : public Store {
   bool untended_ = true;
   absl::Status status_;
   absl::Status tending_status_;
+  absl::Time tend_not_before_ = absl::InfinitePast();
   absl::Time failed_at_;
   absl::Time handed_over_at_;
   StoreGauges counts_;

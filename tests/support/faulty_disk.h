@@ -15,6 +15,7 @@ class FaultyDisk {
   FaultyDisk() {
     system_ = sqlite3_vfs_find(nullptr);
     write_fault_ = SQLITE_OK;
+    file_fault_ = SQLITE_OK;
     syncs_ = 0;
     front_ = *system_;
     front_.zName = "faulty";
@@ -31,6 +32,8 @@ class FaultyDisk {
 
   // Every write ends with that code of SQLite (SQLITE_FULL, SQLITE_IOERR_WRITE); SQLITE_OK: none.
   void FailWrites(int code) { write_fault_ = code; }
+  // The same for the file alone, which leaves its write-ahead log well.
+  void FailWritesOfTheFile(int code) { file_fault_ = code; }
   int syncs() const { return syncs_; }
 
  private:
@@ -38,9 +41,10 @@ class FaultyDisk {
   struct Methods {
     sqlite3_io_methods faulty;
     const sqlite3_io_methods* system;
+    bool of_the_file;
   };
-  static const sqlite3_io_methods& System(sqlite3_file* file) {
-    return *reinterpret_cast<const Methods*>(file->pMethods)->system;
+  static const Methods& MethodsOf(sqlite3_file* file) {
+    return *reinterpret_cast<const Methods*>(file->pMethods);
   }
 
   static int Open(sqlite3_vfs*, sqlite3_filename name, sqlite3_file* file, int flags, int* out) {
@@ -49,6 +53,7 @@ class FaultyDisk {
     for (Methods& methods : methods_) {
       if (methods.system == nullptr) {
         methods.system = file->pMethods;
+        methods.of_the_file = (flags & SQLITE_OPEN_MAIN_DB) != 0;
         methods.faulty = *file->pMethods;
         methods.faulty.xWrite = &Write;
         methods.faulty.xSync = &Sync;
@@ -60,18 +65,21 @@ class FaultyDisk {
     return code;
   }
   static int Write(sqlite3_file* file, const void* bytes, int count, sqlite3_int64 offset) {
-    const int fault = write_fault_;
-    return fault != SQLITE_OK ? fault : System(file).xWrite(file, bytes, count, offset);
+    const Methods& methods = MethodsOf(file);
+    if (write_fault_ != SQLITE_OK) return write_fault_;
+    if (file_fault_ != SQLITE_OK && methods.of_the_file) return file_fault_;
+    return methods.system->xWrite(file, bytes, count, offset);
   }
   static int Sync(sqlite3_file* file, int flags) {
     ++syncs_;
-    return System(file).xSync(file, flags);
+    return MethodsOf(file).system->xSync(file, flags);
   }
 
   static inline sqlite3_vfs* system_ = nullptr;
   static inline sqlite3_vfs front_;
   static inline std::array<Methods, 4> methods_ = {};
   static inline std::atomic<int> write_fault_{SQLITE_OK};
+  static inline std::atomic<int> file_fault_{SQLITE_OK};
   static inline std::atomic<int> syncs_{0};
 };
 

@@ -190,6 +190,27 @@ TEST_F(SqliteFailure, TendingThatFailsLosesNothingAndIsTriedAgain) {
   EXPECT_EQ(Reloaded(), "a=1 b=2");
 }
 
+TEST_F(SqliteFailure, ALogThatCouldNotBeTendedIsSoLaterUnderLoadToo) {
+  Open();
+  fault_.FailWritesOfTheFile(SQLITE_IOERR_WRITE);
+  for (int i = 0; i < 300; ++i) Put(fmt::format("key{:03}", i), std::string(60'000, 'x'));
+  PutDurably("last", "1");
+  EXPECT_TRUE(store_->status().ok());
+  EXPECT_GT(store_->gauges().log_bytes, 16u << 20);
+  fault_.FailWritesOfTheFile(SQLITE_OK);
+  const auto work_for = [this](int hundredths) {
+    for (int i = 0; i < hundredths; ++i) {
+      Put("never idle", fmt::format("{}", i));
+      loop_.RunFor(absl::Milliseconds(10));
+      Settle();
+    }
+  };
+  work_for(900);
+  EXPECT_GT(store_->gauges().log_bytes, 16u << 20) << "not at every commit";
+  work_for(200);
+  EXPECT_LT(store_->gauges().log_bytes, 16u << 20);
+}
+
 TEST_F(SqliteFailure, ACallbackThatIsToldOfAFailureMayDestroyTheStore) {
   Open();
   fault_.FailWrites(SQLITE_FULL);
