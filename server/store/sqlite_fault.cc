@@ -114,6 +114,13 @@ Seen Look(sqlite3* db) {
   return {cause, Why(cause, Detail(code, error))};
 }
 
+absl::Status RunningFault(const std::string& path, std::string_view verb, const Seen& seen) {
+  return core::MakeError(
+      absl::StatusCode::kUnavailable,
+      fmt::format("the store {} cannot be {}: {}; {}, callboardd tries again by itself", path, verb,
+                  seen.why, HelpWhileRunning(seen.cause)));
+}
+
 }  // namespace
 
 absl::Status OpeningFault(const std::string& path, std::string_view why, std::string_view help) {
@@ -136,11 +143,11 @@ absl::Status DamagedFile(const std::string& path, std::string_view finding) {
 }
 
 absl::Status RunningFault(const std::string& path, std::string_view verb, sqlite3* db) {
-  const Seen seen = Look(db);
-  return core::MakeError(absl::StatusCode::kUnavailable,
-                         fmt::format("the store {} cannot be {}: {}; {}, callboardd tries again by "
-                                     "itself",
-                                     path, verb, seen.why, HelpWhileRunning(seen.cause)));
+  return RunningFault(path, verb, Look(db));
+}
+
+absl::Status FullDisk(const std::string& path) {
+  return RunningFault(path, "written", Seen{Cause::kFull, Why(Cause::kFull, "")});
 }
 
 }  // namespace callboard::server

@@ -21,5 +21,6 @@ absl::Status DamagedFile(const std::string& path, std::string_view finding);
 
 // Unavailable: a running store could not be written or read; it may be well again later.
 absl::Status RunningFault(const std::string& path, std::string_view verb, sqlite3* db);
+absl::Status FullDisk(const std::string& path);
 
 }  // namespace callboard::server

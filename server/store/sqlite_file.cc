@@ -2,6 +2,7 @@
 #include "server/store/sqlite_file.h"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,12 +20,23 @@ constexpr int64_t kFreeShare = 4;
 // What a page costs in the write-ahead log beside itself.
 constexpr uint64_t kFrameHeaderBytes = 24;
 
+// What a disk that was full must have free.
+constexpr uint64_t kRoomBytes = 1 << 20;
+
 }  // namespace
 
 absl::Status SqliteFile::Undone(std::string_view verb) {
   absl::Status fault = RunningFault(path_, verb, db_.get());
   if (sqlite3_get_autocommit(db_.get()) == 0) Execute("ROLLBACK");
   return fault;
+}
+
+absl::Status SqliteFile::CheckRoom() const {
+  struct statvfs disk = {};
+  if (statvfs(path_.c_str(), &disk) != 0 || disk.f_bavail * disk.f_frsize >= kRoomBytes) {
+    return absl::OkStatus();
+  }
+  return FullDisk(path_);
 }
 
 absl::StatusOr<uint64_t> SqliteFile::Write(const StoreBatch& batch) {

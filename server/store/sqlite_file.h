@@ -50,6 +50,9 @@ class SqliteFile {
   const std::string& cluster_id() const { return cluster_id_; }
   const std::string& path() const { return path_; }
 
+  // For a store that failed: whether its disk has room for more than the next small change, so that
+  // it does not fail and recover by turns.
+  absl::Status CheckRoom() const;
   // All of it or nothing. Returns how many bytes wait in the write-ahead log.
   absl::StatusOr<uint64_t> Write(const StoreBatch& batch);
   // Everything, keys ascending.

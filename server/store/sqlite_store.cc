@@ -182,9 +182,12 @@ void SqliteStore::Commit() {
   in_flight_bytes_ = std::exchange(pending_bytes_, 0);
   in_flight_through_ = kept_;
   OnDisk(
-      [batch = in_flight_, again = !status_.ok()](SqliteFile& file) {
-        // A log that is moved into the file is written over: on a full disk that may be enough.
-        if (again) file.Tend().status().IgnoreError();
+      [batch = in_flight_, again = !status_.ok()](SqliteFile& file) -> absl::StatusOr<uint64_t> {
+        if (again) {
+          if (absl::Status room = file.CheckRoom(); !room.ok()) return room;
+          // What is moved from the log into the file leaves its place to this batch.
+          file.Tend().status().IgnoreError();
+        }
         return file.Write(*batch);
       },
       [this](const absl::StatusOr<uint64_t>& log_bytes) { OnCommitted(log_bytes); });
