@@ -218,7 +218,7 @@ TEST_F(Listening, EndsWhenTheControlPlaneStaysAway) {
   EXPECT_TRUE(answer->ended);
   EXPECT_TRUE(answer->closed);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
-  EXPECT_EQ(bridge_->gauges().streams, 0u);
+  EXPECT_EQ(bridge_->gauges().streams.open, 0u);
 }
 
 TEST_F(Listening, ABodyThatIsLostHalfwayIsCutSoThatItIsFetchedAgain) {
