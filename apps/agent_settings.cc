@@ -3,9 +3,35 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
+namespace {
+
+constexpr std::array<std::string_view, 3> kTransports = {"auto", "http", "sse"};
+
+absl::Status CheckBackend(const AgentSettings& settings) {
+  const bool url = !settings.backend_url.empty();
+  const bool command = !settings.backend_command.empty();
+  const auto fault = [](std::string_view text) {
+    return core::MakeError(absl::StatusCode::kInvalidArgument, text);
+  };
+  if (url && command) {
+    return fault("backend.url and backend.command: one server is either a URL or a command");
+  }
+  if (settings.backend_name.empty() && (url || command)) {
+    return fault("backend.url and backend.command need backend.name, the seat's name");
+  }
+  if (!settings.backend_name.empty() && !url && !command) {
+    return fault("backend.name needs backend.url or backend.command");
+  }
+  return url ? agent::ParseHttpUrl(settings.backend_url).status() : absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   agent::AgentConfig& config = out->config;
@@ -38,17 +64,18 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("runtime.watchdog", &out->watchdog);
 
   std::string transport = "auto";
-  settings.Read("backend.transport", &transport);
-  if (transport == "http") {
-    out->transport = SeatRoster::Transport::kHttp;
-  } else if (transport == "sse") {
-    out->transport = SeatRoster::Transport::kSse;
-  } else if (transport != "auto") {
-    return core::MakeError(
-        absl::StatusCode::kInvalidArgument,
-        fmt::format("backend.transport = '{}': expected auto, http or sse", transport));
-  }
-  return settings.Finish();
+  settings.ReadChoice("backend.transport", &transport, kTransports);
+  if (transport == "http") out->transport = SeatRoster::Transport::kHttp;
+  if (transport == "sse") out->transport = SeatRoster::Transport::kSse;
+  settings.Read("backend.name", &out->backend_name);
+  settings.Read("backend.url", &out->backend_url);
+  settings.Read("backend.command", &out->backend_command);
+  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
+  return settings.Finish({CheckBackend(*out)});
+}
+
+bool IsHotAgentSetting(std::string_view key) {
+  return key == "log.level" || key == "backend.url" || key == "backend.command";
 }
 
 }  // namespace callboard::apps

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "apps/seat_roster.h"
@@ -13,7 +14,8 @@
 
 namespace callboard::apps {
 
-// [backend], [link], [queue], [limits], [runtime] and [labels] of callboard-agent's configuration.
+// [backend], [link], [queue], [limits], [log], [runtime] and [labels] of callboard-agent's
+// configuration.
 struct AgentSettings {
   agent::AgentConfig config;
   agent::SeatLimits seat;
@@ -22,9 +24,17 @@ struct AgentSettings {
   uint64_t spool_bytes_max = 1ull << 30;
   absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
+  std::string log_level = "info";
+  // One server to serve, as by --name and --url or a command. The command is a shell's.
+  std::string backend_name;
+  std::string backend_url;
+  std::string backend_command;
 };
 
 // Reads every key; InvalidArgument lists all that is wrong.
 absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out);
+
+// Whether callboard-agent takes a changed value at SIGHUP; others need a restart.
+bool IsHotAgentSetting(std::string_view key);
 
 }  // namespace callboard::apps

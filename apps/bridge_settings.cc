@@ -11,6 +11,7 @@
 #include "apps/read_count.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 namespace {
@@ -89,8 +90,8 @@ absl::Status ReadLoneBridgeSettings(core::Settings& settings, LoneBridgeSettings
   out->bridge.config.session_recheck = absl::Seconds(5);
   const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
   settings.Read("runtime.watchdog", &out->watchdog);
-  CALLBOARD_RETURN_IF_ERROR(settings.Finish());
-  return bridge;
+  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
+  return settings.Finish({bridge});
 }
 
 }  // namespace callboard::apps

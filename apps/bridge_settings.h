@@ -1,6 +1,8 @@
 // The [bridge] settings, the same for callboardd and callboard-bridge.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "bridge/config.h"
@@ -22,9 +24,10 @@ struct BridgeSettings {
 // fit together; what cannot be read is told by Settings::Finish(), which goes first.
 absl::Status ReadBridgeSettings(core::Settings& settings, BridgeSettings* out);
 
-// The settings of callboard-bridge: [bridge] and [runtime].
+// The settings of callboard-bridge: [bridge], [log] and [runtime].
 struct LoneBridgeSettings {
   BridgeSettings bridge;
+  std::string log_level = "info";               // log.level
   absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
 };
 absl::Status ReadLoneBridgeSettings(core::Settings& settings, LoneBridgeSettings* out);

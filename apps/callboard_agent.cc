@@ -22,6 +22,7 @@
 #include "backend_agent/storage/posix_spool.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/random.h"
+#include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 
 namespace callboard::apps {
@@ -33,6 +34,7 @@ struct Options : ProgramOptions {
   std::string name;
   std::string url;
   std::vector<std::string> command;
+  bool backend_configured = false;  // by settings, not on the command line
 };
 
 int Fail(const absl::Status& status) {
@@ -76,7 +78,46 @@ class ReadyLine {
   core::Timer timer_;
 };
 
-int Serve(const Options& options, AgentSettings settings) {
+// The server that the settings name, unless the command line has named one.
+void TakeBackend(const AgentSettings& settings, Options* options) {
+  options->name = settings.backend_name;
+  options->url = settings.backend_url;
+  options->command.clear();
+  if (!settings.backend_command.empty()) {
+    options->command = {"/bin/sh", "-c", settings.backend_command};
+  }
+}
+
+// SIGHUP: what can change while the agent runs is taken, what cannot is named; a configuration with
+// a fault changes nothing.
+class Reload {
+ public:
+  Reload(Options options, SeatRoster& roster, EffectiveSettings effective)
+      : options_(std::move(options)), roster_(roster), effective_(std::move(effective)) {}
+
+  void Run() {
+    EffectiveSettings next;
+    auto settings = LoadSettings(options_.config, options_.assignments, ReadAgentSettings, &next);
+    if (!settings.ok()) {
+      return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(settings.status())}});
+    }
+    LogSettingsChange(TakeHotSettings(next, IsHotAgentSetting, &effective_));
+    if (options_.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
+    if (!options_.backend_configured || settings->backend_name != options_.name) return;
+    Options changed = options_;
+    TakeBackend(*settings, &changed);
+    if (changed.url == options_.url && changed.command == options_.command) return;
+    options_ = std::move(changed);
+    roster_.Replace(options_.name, options_.url, options_.command);
+  }
+
+ private:
+  Options options_;
+  SeatRoster& roster_;
+  EffectiveSettings effective_;
+};
+
+int Serve(const Options& options, AgentSettings settings, EffectiveSettings effective) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
   auto agent_id = StableId(options.state_dir + "/agent_id", random);
@@ -125,6 +166,8 @@ int Serve(const Options& options, AgentSettings settings) {
   core::LogInfo("started", {{"agent", *agent_id}, {"control_planes", options.control_plane}});
 
   ReadyLine ready(loop, agent);
+  Reload reload(options, roster, std::move(effective));
+  auto hangups = OnHangup(loop, [&reload] { reload.Run(); });
   auto signals = OnTermination(loop, [&] {
     core::LogInfo("stopping");
     roster.Stop([&] { agent.Stop(absl::Seconds(2), [&] { loop.Stop(); }); });
@@ -152,8 +195,6 @@ int Main(int argc, char** argv) {
   app.add_option("command", options.command, "Or its command, after --");
   CLI11_PARSE(app, argc, argv);
 
-  const auto level = LogLevelOf(options);
-  if (!level.ok()) return Fail(level.status());
   auto addresses = ParseAddresses("--control-plane", options.control_plane);
   if (!addresses.ok()) return Fail(addresses.status());
   if (!options.name.empty() && options.url.empty() == options.command.empty()) {
@@ -164,13 +205,20 @@ int Main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError("a command needs --name NAME before the --"));
   }
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("agent");
-  auto settings = LoadSettings(options.config, options.assignments, ReadAgentSettings);
+  EffectiveSettings effective;
+  auto settings = LoadSettings(options.config, options.assignments, ReadAgentSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
+  const auto level = LogLevelOf(options, settings->log_level);
+  if (!level.ok()) return Fail(level.status());
   settings->config.control_planes = *std::move(addresses);
+  if (options.name.empty() && !settings->backend_name.empty()) {
+    options.backend_configured = true;
+    TakeBackend(*settings, &options);
+  }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
   core::StartLogging(*level);
-  const int result = Serve(options, *std::move(settings));
+  const int result = Serve(options, *std::move(settings), std::move(effective));
   core::StopLogging();
   return result;
 }

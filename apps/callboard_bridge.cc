@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/bridge_settings.h"
@@ -33,9 +34,21 @@ int Fail(const absl::Status& status) {
   return 2;
 }
 
+// SIGHUP: the log level is taken, all else that has changed is named; a fault changes nothing.
+void Reload(const Options& options, EffectiveSettings* effective) {
+  EffectiveSettings next;
+  auto settings = LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings, &next);
+  if (!settings.ok()) {
+    return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(settings.status())}});
+  }
+  LogSettingsChange(
+      TakeHotSettings(next, [](std::string_view key) { return key == "log.level"; }, effective));
+  if (options.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
+}
+
 // Everything that lives as long as the process, in the order of construction.
 int Serve(const Options& options, const std::vector<std::string>& addresses,
-          LoneBridgeSettings settings) {
+          LoneBridgeSettings settings, EffectiveSettings effective) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
   bridge::BridgeConfig config = settings.bridge.config;
@@ -61,6 +74,7 @@ int Serve(const Options& options, const std::vector<std::string>& addresses,
   std::printf("callboard-bridge ready http=%s:%u\n", options.host.c_str(), face.port());
   std::fflush(stdout);
 
+  auto hangups = OnHangup(loop, [&] { Reload(options, &effective); });
   auto signals = OnTermination(loop, [&] {
     core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.bridge.drain)}});
     face.Drain(settings.bridge.drain, [&loop] { loop.Stop(); });
@@ -88,17 +102,19 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  const auto level = LogLevelOf(options);
-  if (!level.ok()) return Fail(level.status());
   auto addresses = ParseAddresses("--control-plane", options.control_plane);
   if (!addresses.ok()) return Fail(addresses.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("bridge");
-  auto settings = LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings);
+  EffectiveSettings effective;
+  auto settings =
+      LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
+  const auto level = LogLevelOf(options, settings->log_level);
+  if (!level.ok()) return Fail(level.status());
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
   core::StartLogging(*level);
-  const int result = Serve(options, *addresses, *std::move(settings));
+  const int result = Serve(options, *addresses, *std::move(settings), std::move(effective));
   core::StopLogging();
   return result;
 }

@@ -82,8 +82,24 @@ absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
   return server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
 }
 
+// SIGHUP: what can change while callboardd runs is taken, what cannot is named; a configuration
+// with a fault changes nothing.
+void Reload(const Options& options, server::ControlPlane& control_plane, bridge::Bridge& bridge,
+            EffectiveSettings* effective) {
+  EffectiveSettings next;
+  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings, &next);
+  absl::Status status = settings.status();
+  if (status.ok()) status = control_plane.Reconfigure(settings->budgets, settings->limits);
+  if (!status.ok()) {
+    return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(status)}});
+  }
+  bridge.SetHardWait(settings->bridge.config.hard_wait);
+  LogSettingsChange(TakeHotSettings(next, IsHotServerSetting, effective));
+  if (options.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
+}
+
 // Everything that lives as long as the process, in the order of construction.
-int Serve(const Options& options, const ServerSettings& settings) {
+int Serve(const Options& options, const ServerSettings& settings, EffectiveSettings effective) {
   core::AsioEventLoop loop;
   core::SecureRandom random;
   auto offload = core::MakeThreadOffload(loop);
@@ -129,6 +145,7 @@ int Serve(const Options& options, const ServerSettings& settings) {
               options.host.c_str(), grpc_server.port());
   std::fflush(stdout);
 
+  auto hangups = OnHangup(loop, [&] { Reload(options, control_plane, face.bridge(), &effective); });
   std::thread shutdown;
   core::Timer flush_timer;
   absl::Status flushed;
@@ -187,11 +204,12 @@ int Main(int argc, char** argv) {
                "Checks the store's file from end to end, says what it found, and exits");
   CLI11_PARSE(app, argc, argv);
 
-  const auto level = LogLevelOf(options);
-  if (!level.ok()) return Fail(level.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
-  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings);
+  EffectiveSettings effective;
+  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
+  const auto level = LogLevelOf(options, settings->log_level);
+  if (!level.ok()) return Fail(level.status());
   if (options.check_store) {
     const auto found = server::SqliteFile::Check(StorePath(options, *settings));
     if (!found.ok()) return Fail(found.status());
@@ -201,7 +219,7 @@ int Main(int argc, char** argv) {
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
   core::StartLogging(*level);
-  const int result = Serve(options, *settings);
+  const int result = Serve(options, *settings, std::move(effective));
   core::StopLogging();
   return result;
 }

@@ -130,6 +130,25 @@ std::shared_ptr<void> OnTermination(core::AsioEventLoop& loop, std::function<voi
   return signals;
 }
 
+namespace {
+
+void AwaitHangup(boost::asio::signal_set* signals, std::function<void()> on_signal) {
+  signals->async_wait([signals, on_signal = std::move(on_signal)](
+                          const boost::system::error_code& error, int) mutable {
+    if (error) return;
+    on_signal();
+    AwaitHangup(signals, std::move(on_signal));
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<void> OnHangup(core::AsioEventLoop& loop, std::function<void()> on_signal) {
+  auto signals = std::make_shared<boost::asio::signal_set>(loop.io(), SIGHUP);
+  AwaitHangup(signals.get(), std::move(on_signal));
+  return signals;
+}
+
 std::unique_ptr<core::Watchdog> WatchLoop(core::EventLoop& loop, absl::Duration limit) {
   return std::make_unique<core::Watchdog>(loop, limit, [](absl::Duration silent) {
     core::LogLastWords("loop_hung", {{"duration_ms", absl::ToInt64Milliseconds(silent)},

@@ -42,6 +42,9 @@ absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view option,
 // $XDG_STATE_HOME/callboard/<program>, or ~/.local/state/callboard/<program>.
 std::string DefaultStateFolder(std::string_view program);
 
+// Calls `on_signal` on the loop at each SIGHUP. Keep the returned object as long as it matters.
+std::shared_ptr<void> OnHangup(core::AsioEventLoop& loop, std::function<void()> on_signal);
+
 // Calls `on_signal` on the loop at the first SIGINT or SIGTERM; the second ends the process at
 // once with status 130. Keep the returned object as long as signals matter.
 std::shared_ptr<void> OnTermination(core::AsioEventLoop& loop, std::function<void()> on_signal);

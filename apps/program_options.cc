@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/settings_source.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::apps {
@@ -13,11 +14,13 @@ void AddProgramOptions(CLI::App& app, const std::string& example, ProgramOptions
   app.add_option("--config", options->config, "TOML file with the settings of docs/operations.md");
   app.add_option("--set", options->assignments, "One setting: --set " + example)
       ->allow_extra_args(false);
-  app.add_option("--log-level", options->log_level, "debug, info, warn, error or off")
-      ->capture_default_str();
+  app.add_option("--log-level", options->log_level,
+                 "debug, info, warn, error or off; wins over the setting log.level");
 }
 
-absl::StatusOr<core::LogLevel> LogLevelOf(const ProgramOptions& options) {
+absl::StatusOr<core::LogLevel> LogLevelOf(const ProgramOptions& options,
+                                          const std::string& configured) {
+  if (options.log_level.empty()) return LogLevelOf(configured);
   core::LogLevel level = core::LogLevel::kInfo;
   if (core::ParseLogLevel(options.log_level, &level)) return level;
   return core::MakeError(

@@ -14,12 +14,14 @@ struct ProgramOptions {
   std::string state_dir;
   std::string config;
   std::vector<std::string> assignments;
-  std::string log_level = "info";
+  std::string log_level;  // empty: the setting log.level
 };
 
 // --version, --state-dir, --config, --set and --log-level. `example`: a setting of this program.
 void AddProgramOptions(CLI::App& app, const std::string& example, ProgramOptions* options);
 
-absl::StatusOr<core::LogLevel> LogLevelOf(const ProgramOptions& options);
+// Of --log-level, or else of `configured`, the checked setting log.level.
+absl::StatusOr<core::LogLevel> LogLevelOf(const ProgramOptions& options,
+                                          const std::string& configured);
 
 }  // namespace callboard::apps

@@ -3,9 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "apps/read_count.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 namespace {
@@ -79,18 +83,35 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
 
   const absl::Status store = ReadStore(settings, out);
 
-  CALLBOARD_RETURN_IF_ERROR(settings.Finish());
-  CALLBOARD_RETURN_IF_ERROR(store);
-  CALLBOARD_RETURN_IF_ERROR(bridge);
+  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
+
+  absl::Status hard_wait;
   if (out->bridge.config.hard_wait < call_hard_wait) {
-    return core::MakeError(
-        absl::StatusCode::kInvalidArgument,
-        fmt::format("bridge.hard_wait ({}) must not be less than budgets.queue + "
-                    "budgets.heavy_call + budgets.upper_wait_margin ({})",
-                    absl::FormatDuration(out->bridge.config.hard_wait),
-                    absl::FormatDuration(call_hard_wait)));
+    hard_wait =
+        core::MakeError(absl::StatusCode::kInvalidArgument,
+                        fmt::format("bridge.hard_wait ({}) must not be less than budgets.queue + "
+                                    "budgets.heavy_call + budgets.upper_wait_margin ({})",
+                                    absl::FormatDuration(out->bridge.config.hard_wait),
+                                    absl::FormatDuration(call_hard_wait)));
   }
-  return server::CheckOrder(budgets);
+  return settings.Finish({store, bridge, hard_wait, server::CheckOrder(budgets)});
+}
+
+bool IsHotServerSetting(std::string_view key) {
+  constexpr std::string_view kHot[] = {
+      "log.level",
+      "bridge.hard_wait",
+      "budgets.quick_call",
+      "budgets.heavy_call",
+      "budgets.call_max",
+      "budgets.queue",
+      "budgets.upper_wait_margin",
+      "budgets.skill_relist",
+      "limits.agents_max",
+      "limits.calls_per_session_max",
+      "limits.params_bytes_max",
+  };
+  return std::find(std::begin(kHot), std::end(kHot), key) != std::end(kHot);
 }
 
 }  // namespace callboard::apps

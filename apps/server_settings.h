@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "apps/bridge_settings.h"
@@ -19,6 +20,7 @@ struct ServerSettings {
   server::Budgets budgets;
   server::Limits limits;
   BridgeSettings bridge;
+  std::string log_level = "info";               // log.level
   absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   std::string alternates;                     // cluster.alternates: comma-separated, told to agents
   StoreKind store_kind = StoreKind::kSqlite;  // store.kind
@@ -31,5 +33,8 @@ struct ServerSettings {
 
 // Reads every key and checks the order of the budgets.
 absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out);
+
+// Whether callboardd takes a changed value at SIGHUP; others need a restart.
+bool IsHotServerSetting(std::string_view key);
 
 }  // namespace callboard::apps

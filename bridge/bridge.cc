@@ -72,6 +72,8 @@ void Bridge::Handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder
   state_->ops.Handle(route.endpoint, request, answer);
 }
 
+void Bridge::SetHardWait(absl::Duration hard_wait) { state_->core.config.hard_wait = hard_wait; }
+
 void Bridge::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   State& state = *state_;
   auto& core = state.core;

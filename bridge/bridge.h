@@ -35,6 +35,9 @@ class Bridge {
   // loose to be resumed. `done` runs when nothing is left. To be called once.
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
+  // BridgeConfig::hard_wait of what begins from now on.
+  void SetHardWait(absl::Duration hard_wait);
+
   BridgeGauges gauges() const;
 
  private:

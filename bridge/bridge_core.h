@@ -39,7 +39,7 @@ struct BridgeCore {
   core::EventLoop& loop;
   core::Random& random;
   ControlPlaneClient& client;
-  const BridgeConfig config;
+  BridgeConfig config;
   BridgeGauges gauges;
   const AccessControl access;
   SessionCache sessions;

@@ -40,17 +40,15 @@ bool ParseInteger(std::string_view text, int64_t* value) {
 
 }  // namespace
 
-absl::Status Settings::AddFile(const std::string& path) {
+void Settings::AddFile(const std::string& path) {
   try {
     std::map<std::string, std::string> flat;
     Flatten(toml::parse_file(path), "", &flat);
     for (auto& [key, value] : flat) entries_[key] = {std::move(value), path};
-    return absl::OkStatus();
   } catch (const toml::parse_error& error) {
     const auto where = error.source().begin;
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     fmt::format("{}, line {}, column {}: {}", path, where.line, where.column,
-                                 error.description()));
+    errors_.push_back(fmt::format("{}, line {}, column {}: {}", path, where.line, where.column,
+                                  error.description()));
   }
 }
 
@@ -75,16 +73,15 @@ void Settings::AddEnvironment(std::string_view prefix, char** environment) {
   }
 }
 
-absl::Status Settings::AddAssignment(std::string_view assignment) {
+void Settings::AddAssignment(std::string_view assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
+    errors_.push_back(
         fmt::format("--set {}: expected key=value, as in --set budgets.queue=10m", assignment));
+    return;
   }
   entries_[std::string(assignment.substr(0, equals))] = {std::string(assignment.substr(equals + 1)),
                                                          "--set"};
-  return absl::OkStatus();
 }
 
 Settings::Entry* Settings::Take(std::string_view key) {
@@ -108,6 +105,16 @@ void Settings::Complain(std::string_view key, const Entry& entry, std::string_vi
 
 void Settings::Read(std::string_view key, std::string* value) {
   if (const Entry* entry = Take(key)) *value = entry->value;
+  Note(key, *value);
+}
+
+void Settings::ReadChoice(std::string_view key, std::string* value,
+                          std::span<const std::string_view> words) {
+  const Entry* entry = Take(key);
+  if (entry != nullptr && std::find(words.begin(), words.end(), entry->value) == words.end()) {
+    return Complain(key, *entry, fmt::format("one of {}", fmt::join(words, ", ")));
+  }
+  if (entry != nullptr) *value = entry->value;
   Note(key, *value);
 }
 
@@ -207,8 +214,11 @@ void Settings::ReadTable(std::string_view table, std::map<std::string, std::stri
   }
 }
 
-absl::Status Settings::Finish() const {
+absl::Status Settings::Finish(std::initializer_list<absl::Status> also) const {
   std::vector<std::string> errors = errors_;
+  for (const absl::Status& status : also) {
+    if (!status.ok()) errors.emplace_back(Message(status));
+  }
   for (const auto& [key, entry] : entries_) {
     if (entry.used) continue;
     std::vector<std::string> same_table;

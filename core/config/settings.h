@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,19 +17,22 @@ namespace callboard::core {
 
 // Usage: add the sources (a later one wins), Read() each key into its variable, then Finish(). A
 // variable keeps its value when its key is not set, so it is initialised with the default. Errors
-// are collected: Finish() names each key, its value, where it came from and what is expected, and
-// every key that nobody read. Main thread only.
+// are collected, those of the sources too: Finish() names each key, its value, where it came from
+// and what is expected, and every key that nobody read. Main thread only.
 class Settings {
  public:
   // TOML 1.0. Tables become dotted keys: [budgets] queue = "10m" is "budgets.queue".
-  absl::Status AddFile(const std::string& path);
+  void AddFile(const std::string& path);
   // NAME=VALUE pairs whose name begins with `prefix`: CALLBOARD_BUDGETS__QUEUE=10m is
   // "budgets.queue" ("__" separates tables).
   void AddEnvironment(std::string_view prefix, char** environment);
   // "budgets.queue=10m".
-  absl::Status AddAssignment(std::string_view assignment);
+  void AddAssignment(std::string_view assignment);
 
   void Read(std::string_view key, std::string* value);
+  // One of a few words.
+  void ReadChoice(std::string_view key, std::string* value,
+                  std::span<const std::string_view> words);
   void Read(std::string_view key, bool* value);
   // Integers within [min, max].
   void Read(std::string_view key, int64_t* value, int64_t min, int64_t max);
@@ -51,8 +56,8 @@ class Settings {
   // Adds a value that follows from others; `source` says from which.
   void Derive(std::string key, std::string value, std::string source);
 
-  // InvalidArgument with one line per error.
-  absl::Status Finish() const;
+  // InvalidArgument with one line per error. `also`: what is wrong between the values.
+  absl::Status Finish(std::initializer_list<absl::Status> also = {}) const;
 
  private:
   struct Entry {

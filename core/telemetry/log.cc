@@ -153,10 +153,11 @@ void LogLastWords(std::string_view event, std::initializer_list<LogField> fields
 }
 
 void StartLogging(LogLevel level) {
-  if (level == LogLevel::kOff) return;
   g_writer = std::make_unique<LogWriter>();
-  g_level.store(static_cast<int>(level));
+  SetLogLevel(level);
 }
+
+void SetLogLevel(LogLevel level) { g_level.store(static_cast<int>(level)); }
 
 void StopLogging() {
   g_level.store(static_cast<int>(LogLevel::kOff));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -45,7 +46,11 @@ inline void LogError(std::string_view event, std::initializer_list<LogField> fie
 void StartLogging(LogLevel level);
 // For main(), when no other thread logs any more: writes what is waiting and ends logging.
 void StopLogging();
-// "debug", "info", "warn", "error", "off"; false if `name` is none of them.
+// From now on; after StartLogging().
+void SetLogLevel(LogLevel level);
+// Names of the levels; false if `name` is none of them.
+inline constexpr std::array<std::string_view, 5> kLogLevels = {"debug", "info", "warn", "error",
+                                                               "off"};
 bool ParseLogLevel(std::string_view name, LogLevel* level);
 
 }  // namespace callboard::core

@@ -2,6 +2,7 @@
 #include "server/domain/limits.h"
 
 #include <string_view>
+#include <vector>
 
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
@@ -34,10 +35,13 @@ absl::Status CheckOrder(const Budgets& budgets) {
       Below("fence_ping", budgets.fence_ping, "welcome", budgets.welcome),
       Below("session_grace", budgets.session_grace, "session_idle", budgets.session_idle),
   };
+  std::vector<std::string_view> violations;
   for (const absl::Status& status : checks) {
-    if (!status.ok()) return status;
+    if (!status.ok()) violations.push_back(core::Message(status));
   }
-  return absl::OkStatus();
+  if (violations.empty()) return absl::OkStatus();
+  return core::MakeError(absl::StatusCode::kInvalidArgument,
+                         fmt::format("{}", fmt::join(violations, "\n")));
 }
 
 }  // namespace callboard::server

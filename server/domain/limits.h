@@ -50,7 +50,7 @@ struct Limits {
   uint64_t agent_queued_bytes_max = 64ull << 20;
 };
 
-// InvalidArgument names both settings and both values of the first pair whose order is wrong.
+// InvalidArgument names both settings and both values of each pair whose order is wrong.
 absl::Status CheckOrder(const Budgets& budgets);
 
 }  // namespace callboard::server

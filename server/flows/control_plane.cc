@@ -504,6 +504,23 @@ void ControlPlane::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) 
   impl.plane.loop.Post(impl.lifetime.Wrap([&impl] { impl.CheckDrained(); }));
 }
 
+absl::Status ControlPlane::Reconfigure(const Budgets& budgets, const Limits& limits) {
+  ControlPlaneConfig& config = impl_->plane.config;
+  Budgets next = config.budgets;
+  next.quick_call = budgets.quick_call;
+  next.heavy_call = budgets.heavy_call;
+  next.call_max = budgets.call_max;
+  next.queue = budgets.queue;
+  next.upper_wait_margin = budgets.upper_wait_margin;
+  next.skill_relist = budgets.skill_relist;
+  if (absl::Status order = CheckOrder(next); !order.ok()) return order;
+  config.budgets = next;
+  config.limits.agents_max = limits.agents_max;
+  config.limits.calls_per_session_max = limits.calls_per_session_max;
+  config.limits.params_bytes_max = limits.params_bytes_max;
+  return absl::OkStatus();
+}
+
 uint64_t ControlPlane::term() const { return impl_->plane.term; }
 
 ControlPlaneGauges ControlPlane::gauges() const {

@@ -37,7 +37,7 @@ struct Plane {
   core::Random& random;
   core::Offload& offload;
   Store& store;
-  const ControlPlaneConfig config;
+  ControlPlaneConfig config;
   const uint64_t term;
   SeatRegistry seats;
   ToolCatalog catalog;

@@ -5,6 +5,7 @@
 #include "apps/cli/exit_codes.h"
 #include "apps/cli/seat_table.h"
 #include "apps/server_settings.h"
+#include "apps/settings_source.h"
 #include "core/mcp/json.h"
 
 namespace callboard::apps {
@@ -67,8 +68,8 @@ TEST(ClientConfig, QuotesWhatItIsGiven) {
 
 TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {
   core::Settings settings;
-  ASSERT_TRUE(settings.AddAssignment("bridge.path_idle_timeouts=60s, 30s").ok());
-  ASSERT_TRUE(settings.AddAssignment("bridge.path=wan").ok());
+  settings.AddAssignment("bridge.path_idle_timeouts=60s, 30s");
+  settings.AddAssignment("bridge.path=wan");
   ServerSettings server;
   ASSERT_TRUE(ReadServerSettings(settings, &server).ok());
   EXPECT_EQ(server.bridge.config.heartbeat, absl::Seconds(10));
@@ -86,7 +87,7 @@ TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {
 TEST(Settings, RefuseAPathThatNoHeartbeatHolds) {
   const auto refusal = [](std::string_view assignment) {
     core::Settings settings;
-    EXPECT_TRUE(settings.AddAssignment(assignment).ok());
+    settings.AddAssignment(assignment);
     ServerSettings server;
     return std::string(ReadServerSettings(settings, &server).message());
   };
@@ -98,7 +99,7 @@ TEST(Settings, RefuseAPathThatNoHeartbeatHolds) {
 
 TEST(Settings, TellEachValueWithItsSource) {
   core::Settings settings;
-  ASSERT_TRUE(settings.AddAssignment("budgets.queue=5m").ok());
+  settings.AddAssignment("budgets.queue=5m");
   ServerSettings server;
   ASSERT_TRUE(ReadServerSettings(settings, &server).ok());
   std::map<std::string, std::string> values;
@@ -110,7 +111,7 @@ TEST(Settings, TellEachValueWithItsSource) {
 TEST(Settings, OfTheStoreAreWordsSizesAndTimes) {
   const auto read = [](std::string_view assignment, ServerSettings* server) {
     core::Settings settings;
-    EXPECT_TRUE(settings.AddAssignment(assignment).ok());
+    settings.AddAssignment(assignment);
     return ReadServerSettings(settings, server);
   };
   ServerSettings server;
@@ -124,6 +125,35 @@ TEST(Settings, OfTheStoreAreWordsSizesAndTimes) {
             absl::InvalidArgumentError("store.kind = 'redis': expected sqlite or memory"));
   EXPECT_EQ(read("store.sync=often", &server),
             absl::InvalidArgumentError("store.sync = 'often': expected normal or full"));
+}
+
+TEST(Settings, NameEveryFaultAtOnce) {
+  core::Settings settings;
+  for (const char* text : {"budgets.queue", "budgets.connect=soon", "log.level=loud", "no.such=1",
+                           "budgets.link_read_idle=200s", "budgets.heartbeat=150s"}) {
+    settings.AddAssignment(text);
+  }
+  ServerSettings server;
+  const std::string faults(ReadServerSettings(settings, &server).message());
+  for (const char* named :
+       {"--set budgets.queue: expected key=value", "budgets.connect = \"soon\"",
+        "log.level = \"loud\" (--set): expected one of debug, info, warn, error, off",
+        "no.such = \"1\"", "link_read_idle (3m20s) must be less than quick_call (30s)",
+        "twice heartbeat (5m) must be less than link_read_idle (3m20s)"}) {
+    EXPECT_NE(faults.find(named), std::string::npos) << named << "\nin\n" << faults;
+  }
+}
+
+TEST(Settings, OnlyHotOnesAreTakenWhileAProgramRuns) {
+  EffectiveSettings now = {{"log.level", "info", "default"}, {"bridge.retry", "3s", "default"}};
+  const EffectiveSettings next = {
+      {"log.level", "debug", "a.toml"}, {"bridge.retry", "5s", "a.toml"}, {"labels.x", "1", "b"}};
+  const SettingsChange change = TakeHotSettings(next, IsHotServerSetting, &now);
+  EXPECT_EQ(change.taken, std::vector<std::string>{"log.level=debug"});
+  EXPECT_EQ(change.kept, (std::vector<std::string>{"bridge.retry", "labels.x"}));
+  EXPECT_EQ(now[0].value, "debug");
+  EXPECT_EQ(now[1].value, "3s");
+  EXPECT_TRUE(TakeHotSettings(now, IsHotServerSetting, &now).kept.empty());
 }
 
 }  // namespace
