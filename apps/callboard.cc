@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/cli/address.h"
 #include "apps/cli/verbs.h"
 #include "apps/program.h"
 
@@ -30,9 +31,9 @@ int Main(int argc, char** argv) {
   Cli cli;
   CLI::App app("Callboard's command line: seats, tools and calls of a control plane.", "callboard");
   app.set_version_flag("--version", CALLBOARD_VERSION);
-  app.add_option("-a,--address", cli.address, "HOST:PORT of callboardd's gRPC port")
-      ->envname("CALLBOARD_ADDRESS")
-      ->capture_default_str();
+  app.add_option("-a,--address", cli.address,
+                 "HOST:PORT of callboardd's gRPC port; else $CALLBOARD_CONTROL_PLANE, control_plane "
+                 "in ./callboard.toml or ~/.config/callboard/config.toml, or 127.0.0.1:9766");
   app.add_option("-o,--output", cli.output, "wide or json (default: text for people)")
       ->check(CLI::IsMember({"wide", "json"}));
   app.require_subcommand(1);
@@ -70,6 +71,10 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
+  auto found = FindControlPlane(cli.address);
+  if (!found.ok()) return Fail(found.status());
+  cli.address = found->address;
+  cli.address_source = found->source;
   return cli.run();
 }
 

@@ -17,7 +17,7 @@ std::string Nested(std::string_view table, std::string_view name, std::string_vi
 }  // namespace
 
 std::string_view KnownClients() {
-  return "claude-code, claude-desktop, cursor, vscode, gemini, codex";
+  return "claude-code, claude-desktop, cursor, vscode, gemini, codex, windsurf, opencode";
 }
 
 absl::StatusOr<ClientConfig> MakeClientConfig(std::string_view client, std::string_view name,
@@ -60,6 +60,20 @@ absl::StatusOr<ClientConfig> MakeClientConfig(std::string_view client, std::stri
         fmt::format("[mcp_servers.{}]\nurl = {}\ntool_timeout_sec = 600\n", core::QuoteJson(name),
                     core::QuoteJson(url)),
         "Into ~/.codex/config.toml. Its own limit for a call is 60 s; the entry raises it."};
+  }
+  if (client == "windsurf") {
+    return ClientConfig{
+        Nested("mcpServers", name, core::JsonObject().String("serverUrl", url).Take()),
+        "Into ~/.codeium/windsurf/mcp_config.json."};
+  }
+  if (client == "opencode") {
+    return ClientConfig{Nested("mcp", name,
+                               core::JsonObject()
+                                   .String("type", "remote")
+                                   .String("url", url)
+                                   .Bool("enabled", true)
+                                   .Take()),
+                        "Into opencode.json of a project, or ~/.config/opencode/opencode.json."};
   }
   return core::MakeError(
       absl::StatusCode::kInvalidArgument,

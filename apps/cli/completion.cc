@@ -31,8 +31,8 @@ std::vector<std::string> WordsOf(CLI::App& root, CLI::App& verb) {
   std::vector<std::string> words = VerbsOf(verb);
   const std::string& name = verb.get_name();
   if (name == "client-config") {
-    words.insert(words.end(),
-                 {"claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex"});
+    words.insert(words.end(), {"claude-code", "claude-desktop", "cursor", "vscode", "gemini",
+                               "codex", "windsurf", "opencode"});
   } else if (name == "completion") {
     words.insert(words.end(), {"bash", "zsh", "fish"});
   } else if (name == "help") {

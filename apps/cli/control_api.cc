@@ -111,9 +111,6 @@ absl::StatusOr<v1::ListInstancesResponse> ControlApi::ListInstances(
     const v1::ListInstancesRequest& request) {
   return impl_->Ask(&v1::ControlPlane::Stub::ListInstances, request);
 }
-absl::StatusOr<v1::ListCallsResponse> ControlApi::ListCalls(const v1::ListCallsRequest& request) {
-  return impl_->Ask(&v1::ControlPlane::Stub::ListCalls, request);
-}
 absl::StatusOr<v1::SearchToolsResponse> ControlApi::SearchTools(
     const v1::SearchToolsRequest& request) {
   return impl_->Ask(&v1::ControlPlane::Stub::SearchTools, request);

@@ -23,7 +23,6 @@ class ControlApi {
   absl::StatusOr<bool> Serving();
 
   absl::StatusOr<v1::ListInstancesResponse> ListInstances(const v1::ListInstancesRequest& request);
-  absl::StatusOr<v1::ListCallsResponse> ListCalls(const v1::ListCallsRequest& request);
   absl::StatusOr<v1::SearchToolsResponse> SearchTools(const v1::SearchToolsRequest& request);
   absl::StatusOr<v1::DescribeToolResponse> DescribeTool(const v1::DescribeToolRequest& request);
   absl::StatusOr<v1::Session> OpenSession(const v1::OpenSessionRequest& request);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "apps/cli/control_api.h"
 #include "apps/cli/seat_table.h"
@@ -97,13 +98,50 @@ class Examination {
   ExitCode code_ = kExitOk;
 };
 
-void CheckControlPlane(Examination& doctor, const std::string& address) {
-  auto api = ControlApi::Connect(address);
-  if (!api.ok()) {
-    return doctor.Tell("address", false, core::Message(api.status()),
-                       "see that no firewall is between", kExitUnreachable);
+// Whether a program of ours could listen there now; nullopt: it is no address of this machine.
+std::optional<bool> IsFree(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (colon == std::string::npos ||
+      getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints,
+                  &found) != 0) {
+    return std::nullopt;
   }
-  doctor.Tell("address", true, address, "", kExitUnreachable);
+  std::optional<bool> free;
+  const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  if (fd >= 0) {
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const bool bound = bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    if (bound || errno == EADDRINUSE || errno == EACCES) free = bound && listen(fd, 1) == 0;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return free;
+}
+
+// Of a port where callboardd does not answer: may it be started there?
+void CheckPort(Examination& doctor, const std::string& address, std::string_view option) {
+  const std::optional<bool> free = IsFree(address);
+  if (!free) return;
+  doctor.Tell(fmt::format("port {}", address.substr(address.rfind(':') + 1)), *free,
+              *free ? "free: callboardd can be started here" : "taken by another program",
+              fmt::format("stop that, or start callboardd with another {}", option),
+              kExitUnreachable);
+}
+
+void CheckControlPlane(Examination& doctor, const Cli& cli) {
+  const std::string place = fmt::format("{} ({})", cli.address, cli.address_source);
+  auto api = ControlApi::Connect(cli.address);
+  if (!api.ok()) {
+    doctor.Tell("address", false,
+                fmt::format("{}: {}", cli.address_source, core::Message(api.status())),
+                "see that no firewall is between", kExitUnreachable);
+    return CheckPort(doctor, cli.address, "--grpc-port");
+  }
+  doctor.Tell("address", true, place, "", kExitUnreachable);
   auto serving = (*api)->Serving();
   doctor.Tell("health", serving.ok() && *serving,
               !serving.ok() ? std::string(core::Message(serving.status()))
@@ -122,28 +160,40 @@ void CheckControlPlane(Examination& doctor, const std::string& address) {
   doctor.Tell("control API", true,
               fmt::format("cluster {}, term {}", rows->cluster_id().substr(0, 8), rows->term()), "",
               kExitNotServing);
+  const std::string server =
+      rows->server_version().empty() ? "of before 0.1.0" : rows->server_version();
+  doctor.Tell("version", true,
+              server == CALLBOARD_VERSION
+                  ? fmt::format("{}, as this callboard", server)
+                  : fmt::format("callboardd {}, this callboard " CALLBOARD_VERSION
+                                "; install the same version if something is missing",
+                                server),
+              "", kExitNotServing);
   doctor.Tell("seats", rows->instances_size() > 0, fmt::format("{} seats", rows->instances_size()),
               "start callboard-agent beside a DCC; its log says link_up and seat_up", kExitNoSeats);
   for (const v1::InstanceRow& row : rows->instances()) {
     const std::string_view state = SeatState(row);
-    doctor.Tell(fmt::format("seat {}", row.name()), state == "idle" || state == "busy",
-                fmt::format("{} {}, {}, {} tools", row.app(), row.seat_id().substr(0, 8), state,
-                            row.tools()),
-                fmt::format("{}: look at the agent's log and at the DCC", row.advice()),
-                kExitSeatUnwell);
+    doctor.Tell(
+        fmt::format("seat {}", row.name()), state == "idle" || state == "busy",
+        fmt::format("{} {}, {}, {} tools{}{}", row.app(), row.seat_id().substr(0, 8), state,
+                    row.tools(), row.health().reason().empty() ? "" : ", ", row.health().reason()),
+        fmt::format("{}: look at the agent's log and at the DCC", row.advice()), kExitSeatUnwell);
   }
 }
 
 void CheckBridge(Examination& doctor, const std::string& address) {
+  bool unanswered = false;
   for (const char* path : {"/health", "/v1/readyz"}) {
     const std::string answer = HttpGet(address, path);
     const std::string line = answer.substr(0, answer.find('\r'));
+    unanswered = answer.empty();
     doctor.Tell(fmt::format("bridge {}", path), line.starts_with("HTTP/1.1 200"),
                 answer.empty() ? fmt::format("nobody answers at {}", address)
                                : fmt::format("{} says {}", address, line),
                 "give callboardd's HTTP port with --http HOST:PORT; 503 means it is not ready yet",
                 kExitBridge);
   }
+  if (unanswered) CheckPort(doctor, address, "--port");
 }
 
 void CheckFolders(Examination& doctor, const Options& options) {
@@ -185,7 +235,7 @@ void AddDoctorVerb(CLI::App& app, Cli& cli) {
   verb->callback([&cli, options] {
     cli.run = [&cli, options] {
       Examination doctor(cli.json());
-      CheckControlPlane(doctor, cli.address);
+      CheckControlPlane(doctor, cli);
       CheckBridge(doctor, options->http);
       CheckFolders(doctor, *options);
       return doctor.Finish();

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <tuple>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "core/mcp/json.h"
 #include "core/runtime/strings.h"
@@ -25,34 +28,100 @@ std::string ValueOf(const v1::InstanceRow& row, const std::string& key) {
   return "";
 }
 
-std::string ToolOf(const RunningTools& running, const v1::InstanceRow& row) {
-  auto found = running.find(row.seat_id());
-  return found == running.end() ? "" : found->second;
+std::string_view Trim(std::string_view text) {
+  return core::ToStd(absl::StripAsciiWhitespace(core::ToAbsl(text)));
+}
+
+// Pieces between the commas outside of parentheses.
+std::vector<std::string_view> SplitConditions(std::string_view text) {
+  std::vector<std::string_view> parts;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (c != ',' || (depth > 0 && i < text.size())) continue;
+    if (const auto part = Trim(text.substr(begin, i - begin)); !part.empty()) parts.push_back(part);
+    begin = i + 1;
+  }
+  return parts;
+}
+
+bool IsKey(std::string_view text) {
+  return !text.empty() && text.find_first_of("=!(), \t") == std::string_view::npos;
+}
+
+// `key in (a,b)`, `key notin (a,b)`.
+std::optional<SeatCondition> ParseSetCondition(std::string_view text) {
+  const size_t open = text.find('(');
+  if (open == std::string_view::npos || !text.ends_with(')')) return std::nullopt;
+  const std::string_view head = Trim(text.substr(0, open));
+  const size_t space = head.find_last_of(" \t");
+  if (space == std::string_view::npos) return std::nullopt;
+  const std::string_view word = head.substr(space + 1);
+  SeatCondition condition;
+  condition.key = Trim(head.substr(0, space));
+  condition.test = word == "in" ? SeatCondition::Test::kIn : SeatCondition::Test::kNotIn;
+  if (!IsKey(condition.key) || (word != "in" && word != "notin")) return std::nullopt;
+  const std::string_view list = text.substr(open + 1, text.size() - open - 2);
+  for (const absl::string_view value : absl::StrSplit(core::ToAbsl(list), ',')) {
+    condition.values.emplace_back(Trim(core::ToStd(value)));
+  }
+  return condition;
+}
+
+std::optional<SeatCondition> ParseCondition(std::string_view text) {
+  if (text.find('(') != std::string_view::npos) return ParseSetCondition(text);
+  SeatCondition condition;
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    const bool absent = text.starts_with('!');
+    condition.key = Trim(text.substr(absent ? 1 : 0));
+    condition.test = absent ? SeatCondition::Test::kNotExists : SeatCondition::Test::kExists;
+  } else {
+    const bool differs = equals > 0 && text[equals - 1] == '!';
+    condition.key = Trim(text.substr(0, differs ? equals - 1 : equals));
+    condition.test = differs ? SeatCondition::Test::kNotIn : SeatCondition::Test::kIn;
+    condition.values.emplace_back(Trim(text.substr(equals + 1)));
+  }
+  if (!IsKey(condition.key)) return std::nullopt;
+  return condition;
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<SeatCondition>> ParseSeatConditions(std::string_view text) {
   std::vector<SeatCondition> conditions;
-  for (const absl::string_view part : absl::StrSplit(core::ToAbsl(text), ',', absl::SkipEmpty())) {
-    const std::string one(part.data(), part.size());
-    const size_t equals = one.find('=');
-    const bool differs = equals != std::string::npos && equals > 0 && one[equals - 1] == '!';
-    if (equals == std::string::npos || equals == (differs ? 1u : 0u)) {
+  for (const std::string_view part : SplitConditions(text)) {
+    auto condition = ParseCondition(part);
+    if (!condition) {
       return core::MakeError(
           absl::StatusCode::kInvalidArgument,
-          fmt::format("-l {}: expected key=value or key!=value, as in -l app=blender,show=alpha",
-                      one));
+          fmt::format("-l {}: expected key=value, key!=value, key in (a,b), key notin (a,b), key "
+                      "or !key, as in -l 'app in (blender,maya),show=alpha'",
+                      part));
     }
-    conditions.push_back(
-        {one.substr(0, differs ? equals - 1 : equals), one.substr(equals + 1), !differs});
+    conditions.push_back(*std::move(condition));
   }
   return conditions;
 }
 
 bool Holds(const std::vector<SeatCondition>& conditions, const v1::InstanceRow& row) {
   return std::all_of(conditions.begin(), conditions.end(), [&](const SeatCondition& condition) {
-    return (ValueOf(row, condition.key) == condition.value) == condition.equal;
+    const std::string value = ValueOf(row, condition.key);
+    const bool listed = std::find(condition.values.begin(), condition.values.end(), value) !=
+                        condition.values.end();
+    switch (condition.test) {
+      case SeatCondition::Test::kIn:
+        return listed;
+      case SeatCondition::Test::kNotIn:
+        return !listed;
+      case SeatCondition::Test::kExists:
+        return !value.empty();
+      case SeatCondition::Test::kNotExists:
+        return value.empty();
+    }
+    return false;
   });
 }
 
@@ -62,14 +131,10 @@ std::string_view SeatState(const v1::InstanceRow& row) {
   return row.status();
 }
 
-RunningTools ToolsAtWork(const v1::ListCallsResponse& calls) {
-  RunningTools running;
-  for (const v1::Call& call : calls.calls()) {
-    if (call.phase() == v1::CALL_WAITING && !call.tool().empty()) {
-      running.emplace(call.seat_id(), call.tool());
-    }
-  }
-  return running;
+std::string ToolAtWork(const v1::InstanceRow& row) {
+  if (row.running_size() == 0) return "";
+  const v1::RunningCall& call = row.running(0);
+  return call.tool().empty() ? call.method() : call.tool();
 }
 
 std::string AlignColumns(const std::vector<std::vector<std::string>>& lines) {
@@ -94,36 +159,34 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& lines) {
   return text;
 }
 
-std::string RenderSeatTable(std::vector<v1::InstanceRow> rows, const RunningTools& running,
-                            bool wide) {
+std::string RenderSeatTable(std::vector<v1::InstanceRow> rows, bool wide) {
   std::sort(rows.begin(), rows.end(), [](const v1::InstanceRow& a, const v1::InstanceRow& b) {
     return std::tie(a.app(), a.name(), a.seat_id()) < std::tie(b.app(), b.name(), b.seat_id());
   });
   std::vector<std::vector<std::string>> lines;
   lines.push_back({"NAME", "ID", "APP", "VERSION", "STATE", "QUEUE", "TOOL"});
   if (wide) {
-    lines[0].insert(lines[0].end(), {"TOOLS", "INCARNATION", "PID", "HOST", "USER", "SCENE"});
+    lines[0].insert(lines[0].end(),
+                    {"TOOLS", "INCARNATION", "PID", "HOST", "USER", "SCENE", "REASON"});
   }
   const auto cell = [](std::string text) { return text.empty() ? std::string("-") : text; };
   for (const v1::InstanceRow& row : rows) {
-    std::vector<std::string> line = {row.name(),
-                                     row.seat_id().substr(0, kShortId),
-                                     cell(row.app()),
-                                     cell(row.version()),
-                                     std::string(SeatState(row)),
-                                     fmt::to_string(row.queue_depth()),
-                                     cell(ToolOf(running, row))};
+    std::vector<std::string> line = {
+        row.name(),           row.seat_id().substr(0, kShortId), cell(row.app()),
+        cell(row.version()),  std::string(SeatState(row)),       fmt::to_string(row.queue_depth()),
+        cell(ToolAtWork(row))};
     if (wide) {
-      line.insert(line.end(), {fmt::to_string(row.tools()), fmt::to_string(row.incarnation()),
-                               row.pid() == 0 ? "-" : fmt::to_string(row.pid()), cell(row.host()),
-                               cell(ValueOf(row, "user")), cell(row.scene())});
+      line.insert(line.end(),
+                  {fmt::to_string(row.tools()), fmt::to_string(row.incarnation()),
+                   row.pid() == 0 ? "-" : fmt::to_string(row.pid()), cell(row.host()),
+                   cell(ValueOf(row, "user")), cell(row.scene()), cell(row.health().reason())});
     }
     lines.push_back(std::move(line));
   }
   return AlignColumns(lines);
 }
 
-std::string RenderSeatJson(const v1::InstanceRow& row, const RunningTools& running) {
+std::string RenderSeatJson(const v1::InstanceRow& row) {
   const std::map<std::string, std::string> sorted(row.labels().begin(), row.labels().end());
   core::JsonObject labels;
   for (const auto& [key, value] : sorted) labels.String(key, value);
@@ -138,12 +201,13 @@ std::string RenderSeatJson(const v1::InstanceRow& row, const RunningTools& runni
       .String("state", SeatState(row))
       .String("status", row.status())
       .String("advice", row.advice())
+      .String("reason", row.health().reason())
       .Int("pid", row.pid())
       .String("host", row.host())
       .String("user", ValueOf(row, "user"))
       .String("scene", row.scene())
       .Int("queue", row.queue_depth())
-      .String("tool", ToolOf(running, row))
+      .String("tool", ToolAtWork(row))
       .Int("tools", row.tools())
       .Int("last_seen_ms", static_cast<int64_t>(row.last_seen_ms()))
       .String("local_mcp_url", row.local_mcp_url())

@@ -1,7 +1,6 @@
 // Seats as `callboard ps` shows them: selection, state words, table and JSON.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,28 +10,27 @@
 
 namespace callboard::apps {
 
-// One `key=value` or `key!=value` of -l. Keys are labels, and the columns app, version, host,
-// state and name.
+// One condition of -l. Keys are labels, and the columns app, version, host, state and name.
 struct SeatCondition {
+  enum class Test { kIn, kNotIn, kExists, kNotExists };
   std::string key;
-  std::string value;
-  bool equal = true;
+  Test test = Test::kIn;
+  std::vector<std::string> values;  // kIn, kNotIn: one for `=` and `!=`
 };
-// InvalidArgument shows what is expected. Commas separate conditions, all of which must hold.
+// key=value, key!=value, key in (a,b), key notin (a,b), key, !key; commas between them, and all
+// must hold. What has no such key is not in any list. InvalidArgument shows what is expected.
 absl::StatusOr<std::vector<SeatCondition>> ParseSeatConditions(std::string_view text);
 bool Holds(const std::vector<SeatCondition>& conditions, const v1::InstanceRow& row);
 
 // idle, busy, unresponsive, starting, reconnecting or down.
 std::string_view SeatState(const v1::InstanceRow& row);
 
-// The live calls of a seat, by seat id: the tool that runs.
-using RunningTools = std::map<std::string, std::string>;
-RunningTools ToolsAtWork(const v1::ListCallsResponse& calls);
+// What the seat works on: the tool, or the method; "" if nothing is known.
+std::string ToolAtWork(const v1::InstanceRow& row);
 
-// One line each, sorted by app, name and id; `wide` has host, pid, user, incarnation and scene.
-std::string RenderSeatTable(std::vector<v1::InstanceRow> rows, const RunningTools& running,
-                            bool wide);
-std::string RenderSeatJson(const v1::InstanceRow& row, const RunningTools& running);
+// One line each, sorted by app, name and id; `wide` has host, pid, user, incarnation and scene too.
+std::string RenderSeatTable(std::vector<v1::InstanceRow> rows, bool wide);
+std::string RenderSeatJson(const v1::InstanceRow& row);
 
 // Lines of cells in aligned columns; control characters become spaces.
 std::string AlignColumns(const std::vector<std::vector<std::string>>& lines);

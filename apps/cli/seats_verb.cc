@@ -17,6 +17,12 @@ struct Options {
   bool watch = false;
 };
 
+// "render for 12 s", or nothing.
+std::string WorkOf(const v1::InstanceRow& row) {
+  if (row.running_size() == 0) return "";
+  return fmt::format("{} for {} s", ToolAtWork(row), row.running(0).run_ms() / 1000);
+}
+
 int Watch(ControlApi& api, const Cli& cli, const v1::ListInstancesRequest& request,
           const std::vector<SeatCondition>& conditions) {
   const auto show = [&](const v1::InstanceEvent& event) {
@@ -25,7 +31,7 @@ int Watch(ControlApi& api, const Cli& cli, const v1::ListInstancesRequest& reque
     if (cli.json()) {
       Print(core::JsonObject()
                 .Bool("removed", event.removed())
-                .Raw("seat", RenderSeatJson(row, {}))
+                .Raw("seat", RenderSeatJson(row))
                 .Take() +
             "\n");
     } else if (event.removed()) {
@@ -33,7 +39,7 @@ int Watch(ControlApi& api, const Cli& cli, const v1::ListInstancesRequest& reque
     } else {
       Print(AlignColumns(
           {{row.name(), row.seat_id().substr(0, 8), row.app(), std::string(SeatState(row)),
-            fmt::format("queue {}", row.queue_depth()), row.scene()}}));
+            fmt::format("queue {}", row.queue_depth()), WorkOf(row), row.scene()}}));
     }
     std::fflush(stdout);
   };
@@ -54,10 +60,6 @@ int Run(const Cli& cli, const Options& options) {
 
   auto rows = (*api)->ListInstances(request);
   if (!rows.ok()) return Fail(rows.status());
-  v1::ListCallsRequest live;
-  live.set_live_only(true);
-  auto calls = (*api)->ListCalls(live);
-  const RunningTools running = calls.ok() ? ToolsAtWork(*calls) : RunningTools();
   std::vector<v1::InstanceRow> shown;
   for (const v1::InstanceRow& row : rows->instances()) {
     if (Holds(*conditions, row)) shown.push_back(row);
@@ -66,11 +68,11 @@ int Run(const Cli& cli, const Options& options) {
     std::string list = "[";
     for (const auto& row : shown) {
       if (list.size() > 1) list += ',';
-      list += RenderSeatJson(row, running);
+      list += RenderSeatJson(row);
     }
     Print(list + "]\n");
   } else if (!shown.empty()) {
-    Print(RenderSeatTable(shown, running, cli.output == "wide"));
+    Print(RenderSeatTable(shown, cli.output == "wide"));
   }
   if (!shown.empty()) return kExitOk;
   if (!options.selector.empty() || !options.labels.empty()) {
@@ -91,10 +93,12 @@ void AddSeatsVerb(CLI::App& app, Cli& cli) {
   auto* verb = app.add_subcommand("ps", "List the seats and what they do");
   verb->add_option("selector", options->selector, "One seat: its name, id, or the id's beginning");
   verb->add_option("-l,--label", options->labels,
-                   "key=value or key!=value, comma-separated; labels, app, version, host, state");
+                   "key=value, key!=value, key in (a,b), key notin (a,b), key, !key; commas "
+                   "between them; labels, app, version, host, state, name");
   verb->add_flag("-w,--watch", options->watch, "Follow the changes until Ctrl-C");
   verb->footer(
       "Examples:\n  callboard ps\n  callboard ps -l app=blender,state=idle -o wide\n"
+      "  callboard ps -l 'app in (blender,maya),!farm_job'\n"
       "  callboard ps -o json | jq -r '.[].name'\n"
       "States: idle, busy, unresponsive, starting, reconnecting, down.");
   verb->callback([&cli, options] { cli.run = [&cli, options] { return Run(cli, *options); }; });

@@ -15,8 +15,9 @@ namespace callboard::apps {
 
 // What every verb shares. Lives as long as main().
 struct Cli {
-  std::string address = "127.0.0.1:9766";
-  std::string output;  // "", "wide" or "json"
+  std::string address;         // of the control plane
+  std::string address_source;  // who named it
+  std::string output;          // "", "wide" or "json"
   std::function<int()> run;
 
   bool json() const { return output == "json"; }

@@ -67,24 +67,6 @@ struct ControlPlane::Impl final : SeatObserver {
     core::Timer timer;
   };
 
-  // What the seat of a row is working on.
-  void AddRunning(v1::InstanceRow& row) {
-    const SeatRecord* seat = plane.seats.Find(row.seat_id());
-    if (seat == nullptr) return;
-    for (const std::string& id : seat->state.running()) {
-      const auto call_id = CallId::From(id);
-      const Execution* execution = call_id ? plane.executions.Find(*call_id) : nullptr;
-      if (execution == nullptr || execution->over() || execution->started > plane.loop.Now()) {
-        continue;
-      }
-      v1::RunningCall& running = *row.add_running();
-      running.set_call_id(id);
-      running.set_method(execution->method);
-      running.set_tool(execution->tool);
-      running.set_run_ms(Millis(plane.loop.Now() - execution->started));
-    }
-  }
-
   Impl(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
        ControlPlaneConfig config)
       : plane(loop, random, offload, store, std::move(config)),
@@ -467,18 +449,13 @@ v1::ListInstancesResponse ControlPlane::ListInstances(const v1::ListInstancesReq
   response.set_cluster_id(plane.store.cluster_id());
   response.set_control_plane_id(plane.config.control_plane_id);
   response.set_term(plane.term);
+  response.set_server_version(CALLBOARD_VERSION);
   const size_t end =
       request.limit() == 0
           ? rows.size()
           : std::min<size_t>(rows.size(), size_t{request.offset()} + request.limit());
   for (size_t i = request.offset(); i < end; ++i) {
-    if (const auto list = plane.catalog.Of(rows[i].seat_id())) {
-      rows[i].set_tools(static_cast<uint32_t>(list->tools.size()));
-    } else if (rows[i].status() == "available") {
-      rows[i].set_status("starting");
-      rows[i].set_advice("wait");
-    }
-    impl_->AddRunning(rows[i]);
+    CompleteRow(plane, rows[i]);
     *response.add_instances() = std::move(rows[i]);
   }
   return response;

@@ -5,6 +5,28 @@
 
 namespace callboard::server {
 
+void CompleteRow(const Plane& plane, v1::InstanceRow& row) {
+  if (const auto list = plane.catalog.Of(row.seat_id())) {
+    row.set_tools(static_cast<uint32_t>(list->tools.size()));
+  } else if (row.status() == "available") {
+    row.set_status("starting");
+    row.set_advice("wait");
+  }
+  const SeatRecord* seat = plane.seats.Find(row.seat_id());
+  if (seat == nullptr) return;
+  const absl::Time now = plane.loop.Now();
+  for (const std::string& id : seat->state.running()) {
+    const auto call_id = CallId::From(id);
+    const Execution* execution = call_id ? plane.executions.Find(*call_id) : nullptr;
+    if (execution == nullptr || execution->over() || execution->started > now) continue;
+    v1::RunningCall& running = *row.add_running();
+    running.set_call_id(id);
+    running.set_method(execution->method);
+    running.set_tool(execution->tool);
+    running.set_run_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - execution->started)));
+  }
+}
+
 InstanceWatchers::~InstanceWatchers() {
   for (const auto& [number, watch] : watches_) watch->PlaneGone();
 }
@@ -62,9 +84,7 @@ std::optional<absl::StatusOr<v1::InstanceEvent>> InstanceWatch::Take() {
     if (fits) {
       shown_.insert(seat_id);
       *event.mutable_instance() = plane_.seats.Row(*seat, plane_.loop.Now());
-      if (const auto list = plane_.catalog.Of(seat_id)) {
-        event.mutable_instance()->set_tools(static_cast<uint32_t>(list->tools.size()));
-      }
+      CompleteRow(plane_, *event.mutable_instance());
       return event;
     }
     if (shown_.erase(seat_id) == 0) continue;

@@ -12,6 +12,9 @@
 
 namespace callboard::server {
 
+// Adds to a row of the seat registry what other tables know: its tools, and what it works on.
+void CompleteRow(const Plane& plane, v1::InstanceRow& row);
+
 class InstanceWatch;
 
 // Who watches. Loop thread; outlived by nothing it holds: a watch that is destroyed leaves by

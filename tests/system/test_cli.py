@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import tomllib
 
@@ -11,10 +12,14 @@ import pytest
 from stage import BINARIES, wait_until
 
 
-def cli(*arguments, address=None, stdin=""):
-    environment = {**os.environ, "CALLBOARD_ADDRESS": address or "127.0.0.1:1"}
-    return subprocess.run([BINARIES / "callboard", *arguments], input=stdin, env=environment,
-                          capture_output=True, text=True, timeout=20)
+def cli(*arguments, address=None, stdin="", cwd=None, **environment):
+    names = ("CALLBOARD_ADDRESS", "CALLBOARD_CONTROL_PLANE")
+    others = {name: value for name, value in os.environ.items() if name not in names}
+    environment = others | environment
+    if not environment.keys() & set(names) and cwd is None:
+        environment["CALLBOARD_CONTROL_PLANE"] = address or "127.0.0.1:1"
+    return subprocess.run([BINARIES / "callboard", *arguments], input=stdin,
+                          env=environment, cwd=cwd, capture_output=True, text=True, timeout=20)
 
 
 @pytest.fixture
@@ -78,6 +83,79 @@ def test_exit_codes_tell_what_went_wrong(ask):
     assert failed.stdout == "000\n"
 
 
+def test_exit_code_5_is_a_refusal_and_7_an_unknown_outcome(stage):
+    stage.start_control_plane()
+    stage.start_agent(queue__main_depth="1")
+    command = [BINARIES / "callboard", "--address", f"127.0.0.1:{stage.grpc_port}", "call",
+               slug_of(lambda *a: cli(*a, address=f"127.0.0.1:{stage.grpc_port}"), "count"), "-d"]
+
+    def start(name):
+        return subprocess.Popen([*command, json.dumps({"id": name, "ms": 20_000})],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    running = start("running")
+    stage.wait_begun("running")
+    waiting = start("waiting")
+    ps = [BINARIES / "callboard", "--address", f"127.0.0.1:{stage.grpc_port}", "ps", "-o", "json"]
+    wait_until(lambda: json.loads(subprocess.check_output(ps))[0]["queue"] == 1, 10, "one waits")
+    refused = start("refused")
+    _, talk = refused.communicate(timeout=10)
+    assert refused.returncode == 5, talk
+    assert stage.begun("refused") == 0
+    os.kill(stage.backend_pid(), signal.SIGKILL)
+    _, talk = running.communicate(timeout=10)
+    assert running.returncode == 7 and "signal 9" in talk, talk
+    waiting.kill()
+    waiting.communicate()
+
+
+def test_watch_shows_what_a_busy_seat_runs(stage, ask):
+    watch = subprocess.Popen([BINARIES / "callboard", "--address", f"127.0.0.1:{stage.grpc_port}",
+                              "ps", "--watch"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert "idle" in watch.stdout.readline()
+        call = stage.client().start_call("count", {"id": "watched", "ms": 1500})
+        line = watch.stdout.readline()
+        while "busy" not in line:
+            line = watch.stdout.readline()
+        assert "count for 0 s" in line, line
+        assert call.result(10).text == "counted watched"
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+def test_selectors_beyond_equality(ask):
+    for selector, code in (("app in (counting,maya)", 0), ("app notin (maya)", 0), ("host", 0),
+                           ("!farm_job,host", 0), ("app notin (counting)", 4), ("farm_job", 4),
+                           ("app on (x)", 2)):
+        assert ask("ps", "-l", selector).returncode == code, selector
+
+
+def test_the_address_is_looked_for_in_order(stage, ask, tmp_path):
+    right, wrong = f"127.0.0.1:{stage.grpc_port}", "127.0.0.1:1"
+    home, here = tmp_path / "home", tmp_path / "here"
+    (home / "callboard").mkdir(parents=True)
+    here.mkdir()
+
+    def run(*arguments, **environment):
+        return cli(*arguments, cwd=here, XDG_CONFIG_HOME=str(home), **environment).returncode
+
+    user_file = home / "callboard" / "config.toml"
+    user_file.write_text(f'control_plane = "{right}"\n[other]\nkey = 1\n')
+    assert run("ps") == 0
+    (here / "callboard.toml").write_text(f'control_plane = "{wrong}"\n')
+    assert run("ps") == 3
+    assert run("ps", CALLBOARD_CONTROL_PLANE=right) == 0
+    assert run("ps", "--address", right, CALLBOARD_CONTROL_PLANE=wrong) == 0
+    (here / "callboard.toml").write_text("control_plane = 7\n")
+    broken = cli("ps", cwd=here, XDG_CONFIG_HOME=str(home))
+    assert broken.returncode == 2 and "callboard.toml" in broken.stderr
+    (here / "callboard.toml").write_text('[budgets]\nqueue = "5m"\n')
+    said = cli("doctor", cwd=here, XDG_CONFIG_HOME=str(home)).stdout
+    assert f"{right} ({user_file})" in said
+
+
 def test_ctrl_c_cancels_and_says_what_became_of_the_call(stage, ask):
     count = slug_of(ask, "count")
     call = subprocess.Popen([BINARIES / "callboard", "--address", f"127.0.0.1:{stage.grpc_port}",
@@ -109,7 +187,26 @@ def test_doctor(stage, ask):
     assert ill.returncode == 11
     assert {check["check"] for check in json.loads(ill.stdout) if not check["ok"]} == {
         "bridge /health", "bridge /v1/readyz"}
-    assert cli(*arguments).returncode == 3
+    nobody = cli(*arguments)
+    assert nobody.returncode == 3
+    version = next(check for check in json.loads(ill.stdout) if check["check"] == "version")
+    assert version["ok"] and "as this callboard" in version["found"]
+
+
+def test_doctor_tells_which_ports_are_free():
+    with socket.socket() as taken, socket.socket() as free:
+        for one in (taken, free):
+            one.bind(("127.0.0.1", 0))
+        taken.listen()
+        other = free.getsockname()[1]
+        free.close()
+        said = cli("doctor", "--http", f"127.0.0.1:{other}", "-o", "json",
+                   CALLBOARD_CONTROL_PLANE=f"127.0.0.1:{taken.getsockname()[1]}")
+        checks = {check["check"]: check for check in json.loads(said.stdout)}
+        assert checks[f"port {other}"]["ok"] and "free" in checks[f"port {other}"]["found"]
+        ill = checks[f"port {taken.getsockname()[1]}"]
+        assert not ill["ok"] and "taken by another program" in ill["found"]
+        assert "--grpc-port" in ill["helps"]
 
 
 def test_config_check(tmp_path):
@@ -118,6 +215,14 @@ def test_config_check(tmp_path):
     ended = cli("config", "check", "--config", str(wrong))
     assert ended.returncode == 2
     assert "link_read_idle (40s)" in ended.stderr and "quick_call (30s)" in ended.stderr
+    # Every fault at once: of a value, of a key, of the order, of the command line.
+    wrong.write_text('[budgets]\nlink_read_idle = "40s"\nconnect = "soon"\nquik_call = "1s"\n')
+    ended = cli("config", "check", "--config", str(wrong), "--set", "queue", "--set",
+                "budgets.session_grace=9h")
+    assert ended.returncode == 2
+    for named in ('connect = "soon"', "quik_call", "link_read_idle (40s)", "--set queue",
+                  "session_grace (9h) must be less than session_idle (8h)"):
+        assert named in ended.stderr, ended.stderr
     wrong.write_text('[budgets]\nqueue = "soon"\nqueu = "1s"\n')
     ended = cli("config", "check", "--config", str(wrong))
     assert "soon" in ended.stderr and "queu " in ended.stderr

@@ -22,25 +22,33 @@ v1::InstanceRow Seat(const std::string& name, const std::string& status) {
 }
 
 TEST(SeatTable, IsSortedAndShowsWhatRuns) {
-  v1::ListCallsResponse calls;
-  v1::Call& call = *calls.add_calls();
-  call.set_seat_id("0123456789abcdef0123456789abcdef");
-  call.set_phase(v1::CALL_WAITING);
-  call.set_tool("render");
-  EXPECT_EQ(
-      RenderSeatTable({Seat("b", "busy"), Seat("a\x1b[2J", "dead")}, ToolsAtWork(calls), false),
-      "NAME   ID        APP      VERSION  STATE  QUEUE  TOOL\n"
-      "a [2J  01234567  blender  -        down   0      render\n"
-      "b      01234567  blender  -        busy   0      render\n");
+  v1::InstanceRow busy = Seat("b", "busy");
+  busy.add_running()->set_tool("render");
+  EXPECT_EQ(RenderSeatTable({busy, Seat("a\x1b[2J", "dead")}, false),
+            "NAME   ID        APP      VERSION  STATE  QUEUE  TOOL\n"
+            "a [2J  01234567  blender  -        down   0      -\n"
+            "b      01234567  blender  -        busy   0      render\n");
 }
 
 TEST(SeatTable, ConditionsLookAtLabelsAndColumns) {
-  auto conditions = ParseSeatConditions("show=alpha,state!=busy");
-  ASSERT_TRUE(conditions.ok());
-  EXPECT_TRUE(Holds(*conditions, Seat("a", "available")));
-  EXPECT_FALSE(Holds(*conditions, Seat("a", "busy")));
-  EXPECT_FALSE(ParseSeatConditions("show").ok());
-  EXPECT_FALSE(ParseSeatConditions("!=x").ok());
+  const auto holds = [](std::string_view text, const std::string& status = "available") {
+    auto conditions = ParseSeatConditions(text);
+    EXPECT_TRUE(conditions.ok()) << text;
+    return conditions.ok() && Holds(*conditions, Seat("a", status));
+  };
+  EXPECT_TRUE(holds("show=alpha,state!=busy"));
+  EXPECT_FALSE(holds("show=alpha,state!=busy", "busy"));
+  EXPECT_TRUE(holds("show in (beta, alpha) , app notin (maya,houdini)"));
+  EXPECT_FALSE(holds("show in (beta)"));
+  EXPECT_FALSE(holds("app notin (maya,blender)"));
+  EXPECT_TRUE(holds("show,!farm_job"));
+  EXPECT_FALSE(holds("farm_job"));
+  EXPECT_FALSE(holds("!show"));
+  EXPECT_TRUE(holds("farm_job!=7")) << "what has no such label is not that";
+  for (const char* wrong :
+       {"!=x", "=x", "show on (a)", "in (a)", "show in a)", "show in (a", "!", "a b", "(a)"}) {
+    EXPECT_FALSE(ParseSeatConditions(wrong).ok()) << wrong;
+  }
 }
 
 TEST(ExitCodes, TellAnUnknownOutcomeFromAFailedCall) {
@@ -64,6 +72,12 @@ TEST(ClientConfig, QuotesWhatItIsGiven) {
   ASSERT_TRUE(config.ok());
   EXPECT_TRUE(core::ValidateJson(config->content).ok()) << config->content;
   EXPECT_FALSE(MakeClientConfig("emacs", "a", "b").ok());
+  for (const char* client : {"windsurf", "opencode"}) {
+    auto one = MakeClientConfig(client, "callboard", "http://h/mcp");
+    ASSERT_TRUE(one.ok());
+    EXPECT_TRUE(core::ValidateJson(one->content).ok()) << one->content;
+    EXPECT_NE(one->content.find("http://h/mcp"), std::string::npos);
+  }
 }
 
 TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {

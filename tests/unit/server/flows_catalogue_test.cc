@@ -196,11 +196,15 @@ TEST_F(FlowsTest, AWatcherSeesTheSeatsAndTheirChanges) {
   auto agent = Link();
   Puller<v1::InstanceEvent> watch(plane->WatchInstances({}));
   ASSERT_EQ(watch.events.size(), 1u);
-  EXPECT_EQ(watch.events[0].instance().status(), "available");
+  EXPECT_EQ(watch.events[0].instance().status(), "starting") << "as the list of seats says";
+  GiveList(*agent, "first");
+  EXPECT_EQ(watch.events.back().instance().status(), "available");
+  EXPECT_EQ(watch.events.back().instance().tools(), 3u);
+  const size_t before = watch.events.size();
   agent->Cut();
   loop.RunReady();
-  ASSERT_EQ(watch.events.size(), 2u);
-  EXPECT_EQ(watch.events[1].instance().status(), "reconnecting");
+  ASSERT_EQ(watch.events.size(), before + 1);
+  EXPECT_EQ(watch.events.back().instance().status(), "reconnecting");
 }
 
 }  // namespace
