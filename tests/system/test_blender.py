@@ -1,4 +1,4 @@
-"""Blender 5 behind Callboard: real work by the official client, a long render seen by others, a cancel in the queue, a crash and a restart."""
+"""Blender 5 and 3.4 behind Callboard: real work by the official client, a long render seen by others, a cancel in the queue, a crash and a restart."""
 
 import signal
 import struct
@@ -30,19 +30,20 @@ scene.render.image_settings.file_format = "PNG"
 
 
 class Blender:
-    """Blender 5 on one stage, with the skills of these tests loaded."""
+    """A Blender on one stage, with the skills of these tests loaded."""
 
-    def __init__(self, stage):
+    def __init__(self, stage, name="blender"):
         self.stage = stage
+        self.name = name
         stage.start_control_plane()
         self.dccs = Dccs(stage)
         self.dccs.start_agent()
         self.client = stage.client("/mcp")
         try:
-            self.dccs.start("blender")
+            self.dccs.start(name)
         except dccs.NotInstalled as error:
             need(str(error))
-        row, _ = self.dccs.wait_for_row("blender")
+        row, _ = self.dccs.wait_for_row(name)
         self.row = dccs.wait_ready(self.client, row["pid"])
         for skill in ("blender-scene", "blender-objects", "blender-render", "blender-interchange",
                       "blender-scripting"):
@@ -50,7 +51,7 @@ class Blender:
 
     @property
     def pid(self):
-        return self.dccs.programs["blender"].pid
+        return self.dccs.programs[self.name].pid
 
     def arguments(self, tool, arguments):
         slug = f"{self.row['app']}.{self.row['seat_id'][:8]}.{tool}"
@@ -193,3 +194,19 @@ def test_killed_blender_is_told_at_once_and_comes_back_in_its_seat(blender):
     assert row["seat_id"] == old["seat_id"] and row["instance"] == old["instance"]
     assert row["incarnation"] == old["incarnation"] + 1
     assert took < 2, f"usable {took:.2f} s after its registry row"
+
+
+def test_debians_blender_creates_lists_and_renders_with_the_same_adapter(stage):
+    need_full("Debian's Blender 3.4")
+    blender = Blender(stage, "blender-debian")
+    assert "3.4" in blender.row["version"]
+    blender.settings(samples=4, seconds=20, width=160, height=90)
+    made = blender.call("create_object", {"object_type": "torus", "name": "Old Ring"})
+    assert not made.failed, made.text
+    assert "Old Ring" in blender.objects()
+    target = blender.dccs.project / "old.png"
+    done = blender.call("render_scene", {"output_path": str(target)}, timeout=100)
+    assert not done.failed, done.text
+    png = target.read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", png[16:24]) == (160, 90)
