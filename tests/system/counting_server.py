@@ -184,8 +184,13 @@ def serve_http(server, port):
         def log_message(self, *_arguments):
             pass
 
+    serve(Handler, port)
+
+
+def serve(handler, port):
+    """Serves HTTP for ever, and prints where."""
     ThreadingHTTPServer.request_queue_size = 64
-    listener = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    listener = ThreadingHTTPServer(("127.0.0.1", port), handler)
     listener.daemon_threads = True
     print(f"http://127.0.0.1:{listener.server_address[1]}/mcp", flush=True)
     listener.serve_forever()

@@ -41,7 +41,8 @@ def _listen(address, namespace):
 class _End(asyncio.Protocol):
     """One end of a relayed connection; what it reads goes to `other`, as fast as that takes it."""
 
-    def __init__(self):
+    def __init__(self, relayed):
+        self.relayed = relayed  # told of each piece's size
         self.transport = None
         self.other = None
         self._read_all = False
@@ -51,6 +52,7 @@ class _End(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data):
+        self.relayed(len(data))
         self.other.transport.write(data)
 
     def eof_received(self):
@@ -94,6 +96,7 @@ class TcpProxy:
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
         self.accepted = 0
+        self.relayed = 0  # bytes, of both directions
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -110,17 +113,21 @@ class TcpProxy:
         while True:
             sock, _ = await self._loop.sock_accept(self._listener)
             try:
-                transport, far = await self._loop.create_connection(_End, "127.0.0.1", self._target)
+                transport, far = await self._loop.create_connection(
+                    lambda: _End(self._count), "127.0.0.1", self._target)
                 transport.pause_reading()  # until its other end is there
             except OSError:
                 sock.close()
                 continue
-            near = _End()
+            near = _End(self._count)
             near.other, far.other = far, near
             await self._loop.connect_accepted_socket(lambda end=near: end, sock)
             far.transport.resume_reading()
             self.accepted += 1
             self._near_ends.append(near)
+
+    def _count(self, size):
+        self.relayed += size
 
     def cut(self):
         """Resets every connection at both ends; new ones are relayed again. Returns how many."""

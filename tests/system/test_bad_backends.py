@@ -1,5 +1,6 @@
 """Backends that break the rules: the call ends with a clear answer, and the others go on."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -12,6 +13,7 @@ from rogue_server import RAW_RESULT
 from stage import wait_until
 
 ROGUE = Path(__file__).with_name("rogue_server.py")
+ROGUE_HTTP = Path(__file__).with_name("rogue_http.py")
 
 
 @pytest.fixture
@@ -83,3 +85,61 @@ def test_fc_39_a_backend_that_dies_in_mid_stream_ends_the_stream_with_an_error(r
     assert "exit" in answer.text or "ended" in answer.text
     assert time.monotonic() - started < 3
     wait_until(lambda: not client.call("slow", {"text": "t", "ms": 0}).failed, 15, "the backend is back")
+
+
+# -- the same on HTTP, old and new ---------------------------------------------------------------------
+
+
+@pytest.fixture(params=["mcp", "sse"])
+def rogue_http(stage, request):
+    stage.start_control_plane(budgets__quick_call="16s", budgets__heavy_call="17s")
+    server = stage.start([sys.executable, ROGUE_HTTP], "rogue")
+    server.wait_for("/sse")
+    url = next(url for url in server.output().split() if url.endswith(request.param))
+    stage.start_agent(url, name="counting")
+    stage.transport = request.param
+    return stage
+
+
+def still_works(stage):
+    def works():
+        with contextlib.suppress(Exception):
+            return stage.client().call("fine", {"text": "next"}, timeout=3).text == "next"
+
+    wait_until(works, 10, "the next call is answered", step=0.1)
+
+
+def test_an_http_backend_that_answers_twice_is_heard_once(rogue_http):
+    client = rogue_http.client()
+    for _ in range(3):
+        assert client.call("twice").text == "first"
+    assert client.call("fine", {"text": "mine"}).text == "mine"
+
+
+def test_an_http_backend_with_wrong_ids_is_heard_for_the_right_one(rogue_http):
+    client = rogue_http.client()
+    assert client.call("wrong_id").text == "right"
+    assert client.call("fine", {"text": "mine"}).text == "mine"
+
+
+@pytest.mark.parametrize("tool", ["cut", "cut_stream"])
+def test_an_http_backend_that_closes_in_mid_body_is_told_at_once(rogue_http, tool):
+    client = rogue_http.client()
+    answer = client.call(tool, timeout=10)
+    assert answer.failed and answer.seconds < 3
+    assert answer.error["data"]["certainty"] == "unknown", answer.text
+    assert "xxx" not in answer.text, "half an answer is no answer"
+    still_works(rogue_http)
+
+
+@pytest.mark.parametrize("tool", ["silent", "mute"])
+def test_an_http_backend_that_never_answers_costs_its_budget_and_says_so(rogue_http, tool):
+    if tool == "mute" and rogue_http.transport == "sse":
+        tool = "silent"  # there the POST is answered in any case
+    client = rogue_http.client()
+    answer = client.call(tool, timeout=25)
+    assert answer.failed and 15 < answer.seconds < 20
+    assert answer.error["data"]["reason"] == "run_budget_spent"
+    assert answer.error["data"]["certainty"] == "running"
+    # Its one main thread may still be at it; what needs none is answered meanwhile.
+    assert [tool["name"] for tool in client.tools()][0] == "fine"

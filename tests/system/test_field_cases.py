@@ -1,6 +1,5 @@
 """Field cases that need real binaries; a test's name begins with the id of its case."""
 
-import http.client
 import subprocess
 import sys
 import threading
@@ -67,39 +66,6 @@ def test_fc_29_cancel_has_one_outcome_and_the_session_goes_on(counting):
                "the backend is told with its own id")
     assert client.call("echo", {"text": "after"}).text == "after"
     assert counting.begun("cancelled") == 1
-
-
-def listen(stage, client):
-    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=10)
-    connection.request("GET", client.path, None, client._headers() | {"Accept": "text/event-stream"})
-    response = connection.getresponse()
-    assert response.status == 200
-    assert response.readline() != b""
-    return connection, response
-
-
-def test_fc_04_a_second_listen_stream_takes_over_and_stops_nothing(counting):
-    client = counting.client()
-    first, old = listen(counting, client)
-    running = client.start_call("count", {"id": "kept", "ms": 1500})
-    counting.wait_begun("kept")
-    second, new = listen(counting, client)
-    old.read()  # the gateway ends it in order: no IncompleteRead
-    assert running.result(10).text == "counted kept"
-    assert counting.agent.running and counting.live_seats() == 1
-    first.close()
-    second.close()
-
-
-def test_fc_17_progress_of_many_calls_keeps_its_order(counting):
-    client = counting.client()
-    calls = [client.start_call("progress", {"steps": 200, "ms": 0}, progress=True, timeout=50)
-             for _ in range(8)]
-    for call in calls:
-        answer = call.result(55)
-        assert answer.text == "200 steps"
-        assert answer.progress == sorted(set(answer.progress))
-        assert answer.progress[-1:] == [200]
 
 
 def test_fc_38_a_taken_port_is_told_in_one_line(counting):
