@@ -40,7 +40,7 @@ void JobAgent::Dial() {
   linked_ = writing_ = false;
   received_ = reported_ = 0;
   last_heard_ = loop_.Now();
-  link_ = dialer_->Dial();
+  link_ = dialer_->Dial("sim-plane");
   link_->Open(this);
   v1::AgentItem item;
   v1::Hello& hello = *item.mutable_hello();
