@@ -45,6 +45,7 @@ struct BridgeCore {
   SessionCache sessions;
   core::StringMap<ToolList> tool_lists;     // by seat id
   core::StringMap<size_t> session_streams;  // open SSE answers by session id
+  size_t probes = 0;                        // open ProbeExchanges
   bool draining = false;
   // Last: exchanges hold references to all of the above.
   Exchanges exchanges;

@@ -13,6 +13,8 @@
 #include <optional>
 
 #include "apps/cli/control_api.h"
+#include "apps/cli/examination.h"
+#include "apps/cli/path_probe.h"
 #include "apps/cli/seat_table.h"
 #include "apps/cli/verbs.h"
 #include "apps/program.h"
@@ -29,6 +31,8 @@ struct Options {
   std::string http = "127.0.0.1:9765";
   std::string registry_dir;
   std::string state_dir;
+  std::string url;
+  std::string silence = "75s";
 };
 
 // The status line and body of a GET; empty if nobody answers in time.
@@ -65,38 +69,6 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   freeaddrinfo(found);
   return answer;
 }
-
-class Examination {
- public:
-  explicit Examination(bool json) : json_(json) {}
-
-  void Tell(std::string_view what, bool ok, std::string_view found, std::string_view helps,
-            ExitCode code) {
-    if (!ok && code_ == kExitOk) code_ = code;
-    if (json_) {
-      if (lines_.size() > 1) lines_ += ',';
-      lines_ += core::JsonObject()
-                    .String("check", what)
-                    .Bool("ok", ok)
-                    .String("found", found)
-                    .String("helps", ok ? "" : helps)
-                    .Take();
-      return;
-    }
-    Print(fmt::format("{:<4}  {:<13} {}{}\n", ok ? "ok" : "FAIL", what, found,
-                      ok ? "" : fmt::format("; {}", helps)));
-  }
-
-  int Finish() {
-    if (json_) Print(lines_ + "]\n");
-    return code_;
-  }
-
- private:
-  const bool json_;
-  std::string lines_ = "[";
-  ExitCode code_ = kExitOk;
-};
 
 // Whether a program of ours could listen there now; nullopt: it is no address of this machine.
 std::optional<bool> IsFree(const std::string& address) {
@@ -230,11 +202,25 @@ void AddDoctorVerb(CLI::App& app, Cli& cli) {
       ->capture_default_str();
   verb->add_option("--state-dir", options->state_dir, "State folder of a program here")
       ->capture_default_str();
+  verb->add_option("--url", options->url,
+                   "Measure the path of streams to this URL of a bridge instead, from here");
+  verb->add_option("--silence", options->silence, "With --url: how long a silent stream is watched")
+      ->capture_default_str();
   verb->footer("The exit code is that of the first check that fails.\n\n" +
                std::string(ExitCodesText()));
   verb->callback([&cli, options] {
     cli.run = [&cli, options] {
       Examination doctor(cli.json());
+      if (!options->url.empty()) {
+        absl::Duration silence;
+        if (!absl::ParseDuration(core::ToAbsl(options->silence), &silence) ||
+            silence < absl::Seconds(1)) {
+          return Fail(absl::InvalidArgumentError(
+              fmt::format("--silence {}: expected a duration such as 75s", options->silence)));
+        }
+        ExaminePath(doctor, options->url, silence);
+        return doctor.Finish();
+      }
       CheckControlPlane(doctor, cli);
       CheckBridge(doctor, options->http);
       CheckFolders(doctor, *options);

@@ -56,8 +56,8 @@ std::string_view ExitCodesText() {
          "  5  refused: a limit, a state or a policy; nothing was started\n"
          "  6  timed out; the tool may still be at work\n"
          "  7  outcome unknown: the call may have run\n"
-         "  10-15  doctor: not serving, bridge, no seats, a seat is unwell, registry, state "
-         "folder\n";
+         "  10-16  doctor: not serving, bridge, no seats, a seat is unwell, registry, state "
+         "folder, path\n";
 }
 
 }  // namespace callboard::apps

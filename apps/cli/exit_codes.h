@@ -24,6 +24,7 @@ enum ExitCode : int {
   kExitSeatUnwell = 13,
   kExitRegistry = 14,
   kExitStateFolder = 15,
+  kExitPath = 16,
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);

@@ -9,6 +9,7 @@
 #include "bridge/content_negotiation.h"
 #include "bridge/endpoints/batch_exchange.h"
 #include "bridge/endpoints/listen_exchange.h"
+#include "bridge/endpoints/probe_exchange.h"
 #include "bridge/errors.h"
 #include "bridge/initialize_result.h"
 #include "bridge/translator.h"
@@ -384,6 +385,9 @@ void McpEndpoint::Get(const VisitPtr& visit) {
     return visit->answer.RpcError(406, {}, core::kServerError,
                                   "Accept must list text/event-stream; messages go by POST");
   }
+  if (const std::string* const wanted = visit->http.Header(kProbeHeader); wanted != nullptr) {
+    return Probe(visit->answer, *wanted);
+  }
   std::optional<v1::EventId> after;
   if (const std::string* const last = visit->http.Header("Last-Event-ID"); last != nullptr) {
     after = ParseEventId(*last);
@@ -396,15 +400,32 @@ void McpEndpoint::Get(const VisitPtr& visit) {
   }
   WithSession(visit, [this, visit, after = std::move(after)](const SessionInfo& session) {
     if (core_.draining || !StreamSlot::HasRoom(core_, session.id)) {
-      if (!core_.draining) ++core_.gauges.streams.refused;
-      return visit->answer.RpcError(
-          503, {}, core::kServerError,
-          core_.draining ? "the server is shutting down" : "too many open streams",
-          core_.draining ? R"({"reason":"draining"})" : R"({"reason":"too_many"})", RetryAfter());
+      return RefuseStream(visit->answer);
     }
     core_.exchanges.Add(std::make_unique<ListenExchange>(core_, visit->answer, session, after))
         .Start();
   });
+}
+
+void McpEndpoint::Probe(const HttpAnswer& answer, std::string_view wanted) {
+  const auto beat = ProbeExchange::ParseBeat(wanted);
+  if (!beat) {
+    return answer.RpcError(400, {}, core::kInvalidRequest,
+                           fmt::format("{} must be beats or silent, not '{}'", kProbeHeader,
+                                       wanted.substr(0, kShownBytesMax)));
+  }
+  const bool room = core_.probes < core_.config.limits.probes_max &&
+                    core_.gauges.streams.open < core_.config.limits.streams_max;
+  if (core_.draining || !room) return RefuseStream(answer);
+  core_.exchanges.Add(std::make_unique<ProbeExchange>(core_, answer, *beat)).Start();
+}
+
+void McpEndpoint::RefuseStream(const HttpAnswer& answer) {
+  if (!core_.draining) ++core_.gauges.streams.refused;
+  answer.RpcError(503, {}, core::kServerError,
+                  core_.draining ? "the server is shutting down" : "too many open streams",
+                  core_.draining ? R"({"reason":"draining"})" : R"({"reason":"too_many"})",
+                  RetryAfter());
 }
 
 void McpEndpoint::Delete(const VisitPtr& visit) {

@@ -44,6 +44,9 @@ class McpEndpoint {
   void Post(const VisitPtr& visit);
   void PostBatch(const VisitPtr& visit);
   void Get(const VisitPtr& visit);
+  // `wanted`: what kind of probe.
+  void Probe(const HttpAnswer& answer, std::string_view wanted);
+  void RefuseStream(const HttpAnswer& answer);
   void Delete(const VisitPtr& visit);
 
   void Initialize(const VisitPtr& visit);
