@@ -24,31 +24,29 @@ def unusable_because():
     return None
 
 
-class BlackHole:
-    """near (a relay to a port of this host) - middle (a router) - far (where the agent runs).
+class SilentPath:
+    """near - middle (a router) - far.
 
     The main namespace is not touched. With the router's two ends down both sides keep their routes
     and addresses and send into nothing: what a pulled cable behind a switch looks like.
     """
 
-    def __init__(self, target_port):
+    def __init__(self):
         stem = f"cb{os.getpid()}"
-        self._near, self._middle, self.far = stem + "near", stem + "middle", stem + "far"
+        self.near, self._middle, self.far = stem + "near", stem + "middle", stem + "far"
         self._made = []
         try:
-            for name in (self._near, self._middle, self.far):
+            for name in (self.near, self._middle, self.far):
                 _ip("netns", "add", name)
                 self._made.append(name)
-            self._link(self._near, f"{NEAR}/30", "10.213.77.2/30", "m0")
+            self._link(self.near, f"{NEAR}/30", "10.213.77.2/30", "m0")
             self._link(self.far, f"{FAR}/30", "10.213.77.5/30", "m1")
-            _ip("-n", self._near, "route", "add", "10.213.77.4/30", "via", "10.213.77.2")
+            _ip("-n", self.near, "route", "add", "10.213.77.4/30", "via", "10.213.77.2")
             _ip("-n", self.far, "route", "add", "10.213.77.0/30", "via", "10.213.77.5")
             _ip("netns", "exec", self._middle, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-            self._relay = TcpProxy(target_port, NEAR, self._near)
         except BaseException:
-            self._remove()
+            self.close()
             raise
-        self.address = f"{NEAR}:{self._relay.port}"
 
     def _link(self, name, address, router_address, router_end):
         _ip("-n", name, "link", "add", "e0", "type", "veth", "peer", "name", router_end,
@@ -58,13 +56,9 @@ class BlackHole:
             _ip("-n", where, "link", "set", device, "up")
             _ip("-n", where, "link", "set", "lo", "up")
 
-    def command(self, command):
-        """The command as it is run at the far end (same pid: ip replaces itself)."""
-        return ["ip", "netns", "exec", self.far, *map(str, command)]
-
-    @property
-    def connections(self):
-        return self._relay.accepted
+    def command(self, command, where=None):
+        """The command as it is run at one end, by default the far one (same pid: ip replaces itself)."""
+        return ["ip", "netns", "exec", where or self.far, *map(str, command)]
 
     def swallow(self):
         for device in ("m0", "m1"):
@@ -75,9 +69,26 @@ class BlackHole:
             _ip("-n", self._middle, "link", "set", device, "up")
 
     def close(self):
-        self._relay.close()
-        self._remove()
-
-    def _remove(self):
         for name in self._made:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+class BlackHole(SilentPath):
+    """near: a relay to a port of this host; far: where the agent runs."""
+
+    def __init__(self, target_port):
+        super().__init__()
+        try:
+            self._relay = TcpProxy(target_port, NEAR, self.near)
+        except BaseException:
+            super().close()
+            raise
+        self.address = f"{NEAR}:{self._relay.port}"
+
+    @property
+    def connections(self):
+        return self._relay.accepted
+
+    def close(self):
+        self._relay.close()
+        super().close()

@@ -54,6 +54,17 @@ def stage(tmp_path, request):
 
 
 @pytest.fixture
+def silent_path(stage):
+    """Three namespaces in a row whose router swallows packets on command; the stage closes it last."""
+    reason = black_hole.unusable_because()
+    if reason:
+        need(reason)
+    path = black_hole.SilentPath()
+    stage.on_close(path.close)
+    return path
+
+
+@pytest.fixture
 def hole(stage):
     """Makes a BlackHole before the stage's control plane; the stage closes it after its programs."""
     reason = black_hole.unusable_because()

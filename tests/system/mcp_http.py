@@ -62,6 +62,7 @@ class Answer:
 
 @dataclass
 class Event:
+    type: str = ""
     id: str = ""
     retry: int = 0
     data: str = ""
@@ -81,6 +82,8 @@ def read_events(response):
             event = Event()
         elif line.startswith("data:"):
             event.data += line[5:].removeprefix(" ")
+        elif line.startswith("event:"):
+            event.type = line[6:].strip()
         elif line.startswith("id:"):
             event.id = line[3:].strip()
         elif line.startswith("retry:"):
@@ -209,7 +212,7 @@ class McpClient:
                 for event in read_events(response):
                     if event.id:
                         answer.event_ids.append(event.id)
-                    if not event.data:
+                    if not event.data or event.type not in ("", "message"):
                         continue
                     message = json.loads(event.data)
                     if message.get("id") == number and "method" not in message:
