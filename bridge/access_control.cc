@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "bridge/agent_status.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::bridge {
@@ -93,7 +94,9 @@ net::HeaderList AccessControl::CorsHeaders(const net::HttpRequest& request) {
   const std::string* const origin = request.Header("Origin");
   if (origin == nullptr) return {};
   return {{"Access-Control-Allow-Origin", *origin},
-          {"Access-Control-Expose-Headers", "Mcp-Session-Id"},
+          {"Access-Control-Expose-Headers", request.Header(kAgentStatus) == nullptr
+                                                ? "Mcp-Session-Id"
+                                                : "Mcp-Session-Id, x-agent-status"},
           {"Vary", "Origin"}};
 }
 
@@ -101,7 +104,8 @@ net::HeaderList AccessControl::PreflightHeaders(std::string_view methods) {
   return {{"Access-Control-Allow-Methods", std::string(methods)},
           {"Access-Control-Allow-Headers",
            "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
-           "Mcp-Protocol-Version, Mcp-Session-Id, traceparent, tracestate, baggage"},
+           "Mcp-Protocol-Version, Mcp-Session-Id, traceparent, tracestate, baggage, "
+           "x-agent-status"},
           {"Access-Control-Max-Age", "600"}};
 }
 

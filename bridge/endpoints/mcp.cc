@@ -144,7 +144,8 @@ RequestSpec McpEndpoint::MakeSpec(const Visit& visit, const SessionInfo& session
                    .session_id = session.id,
                    .revision = session.revision,
                    .raw_id = std::string(raw_id),
-                   .accepts_events = visit.accepts_events};
+                   .accepts_events = visit.accepts_events,
+                   .status_wish = ParseStatusWish(visit.http.Header(kAgentStatus))};
   spec.traceparent = visit.HeaderText("traceparent");
   spec.tracestate = visit.HeaderText("tracestate");
   spec.baggage = visit.HeaderText("baggage");

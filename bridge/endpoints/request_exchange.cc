@@ -37,10 +37,22 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   slug_ = std::move(slug);
   request.set_session_id(spec_.session_id);
   request.set_client_request_id(spec_.raw_id);
-  request.set_open_stream_after_ms(
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(core_.config.open_stream_after)));
-  request.set_never_open_stream(spec_.collect != nullptr || !spec_.accepts_events ||
-                                !StreamSlot::HasRoom(core_, spec_.session_id));
+  may_stream_ =
+      !spec_.collect && spec_.accepts_events && StreamSlot::HasRoom(core_, spec_.session_id);
+  // Clients show progress with their own patience; of all others many give up after a minute.
+  const bool may_become_job = spec_.on_facade && request.progress_token().empty();
+  const absl::Duration job_after =
+      std::max(core_.config.envelope_after - (core_.loop.Now() - started_), absl::ZeroDuration());
+  // Where no stream may be opened, its acceptance only tells the call's id.
+  request.set_open_stream_after_ms(static_cast<uint64_t>(
+      absl::ToInt64Milliseconds(may_stream_ ? core_.config.open_stream_after : job_after)));
+  request.set_never_open_stream(!may_stream_ && !may_become_job);
+  if (may_become_job) {
+    job_timer_ = core_.loop.After(job_after, [this] {
+      job_due_ = true;
+      BecomeJob();
+    });
+  }
   request.set_on_detach(v1::InvokeRequest::KEEP);
   request.set_traceparent(spec_.traceparent);
   request.set_tracestate(spec_.tracestate);
@@ -54,7 +66,7 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   Restart(hard_wait_);
   events_.emplace(core_.client.Invoke(std::move(request)),
                   [this](absl::StatusOr<v1::InvokeEvent> event) { OnEvent(std::move(event)); });
-  events_->Ask();
+  AskNext();
 }
 
 void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {
@@ -67,13 +79,13 @@ void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {
     case v1::InvokeEvent::kStreamEvent:
       return Relay(event->stream_event().id(), NotificationText(event->stream_event()));
     case v1::InvokeEvent::kAsk:
-      return Relay(event->ask().id(), AskText(event->ask()));
+      return OnAsk(event->ask());
     case v1::InvokeEvent::kOutcome:
       return OnOutcome(std::move(*event->mutable_outcome()));
     case v1::InvokeEvent::kChunk:
       return OnChunk(std::move(*event->mutable_chunk()));
     case v1::InvokeEvent::kStatus:
-      phase_ = event->status().phase();
+      OnStatus(std::move(*event->mutable_status()));
       break;
     // Of a newer control plane.
     case v1::InvokeEvent::EVENT_NOT_SET:
@@ -90,7 +102,7 @@ void RequestExchange::OnListenEvent(absl::StatusOr<v1::ListenEvent> event) {
     case v1::ListenEvent::kStreamEvent:
       return Relay(event->stream_event().id(), NotificationText(event->stream_event()));
     case v1::ListenEvent::kAsk:
-      return Relay(event->ask().id(), AskText(event->ask()));
+      return OnAsk(event->ask());
     case v1::ListenEvent::kOutcome:
       return OnOutcome(std::move(*event->mutable_outcome()));
     case v1::ListenEvent::kChunk:
@@ -133,10 +145,11 @@ void RequestExchange::Reattach() {
 }
 
 void RequestExchange::OpenStream(const v1::Accepted& accepted) {
+  call_id_ = accepted.call_id();
   if (accepted.has_id()) position_ = accepted.id();
-  if (!sse_.open() && !spec_.collect && spec_.accepts_events) {
+  if (!sse_.open() && may_stream_) {
     slot_ = StreamSlot(core_, spec_.session_id);
-    sse_.Start();
+    sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
     if (core::HasPriming(spec_.revision)) {
       sse_.Prime(FormatEventId(accepted.id()));
     } else {
@@ -144,7 +157,9 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
       sse_.Comment("accepted");
       sse_.StandsAt(FormatEventId(accepted.id()));
     }
+    if (status_untold_) TellStatus();
   }
+  if (job_due_ && !call_id_.empty()) return BecomeJob();
   AskNext();
 }
 
@@ -154,7 +169,54 @@ void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
   sse_.Event(FormatEventId(id), text, Guard([this] { AskNext(); }));
 }
 
+void RequestExchange::OnAsk(const v1::AskEvent& ask) {
+  if (sse_.open()) return Relay(ask.id(), AskText(ask));
+  // Nobody would ever answer it.
+  if (ask.id().stream() != 0) position_ = ask.id();
+  v1::SendRequest request;
+  request.set_session_id(spec_.session_id);
+  request.mutable_answer()->set_ask_id(ask.ask_id());
+  request.mutable_answer()->set_error(core::MakeErrorObject(
+      core::kServerError, fmt::format("the client cannot be asked ({}) now", ask.method())));
+  core_.client.Send(std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
+  AskNext();
+}
+
+void RequestExchange::OnStatus(v1::CallStatus status) {
+  status_ = std::move(status);
+  if (spec_.status_wish != StatusWish::kEvents) return;
+  status_untold_ = true;
+  // A reader for whom bytes wait learns the newest state once it has taken them.
+  if (sse_.open() && sse_.idle() && core_.loop.Now() >= status_from_) TellStatus();
+}
+
+void RequestExchange::TellStatus() {
+  status_untold_ = false;
+  status_from_ = core_.loop.Now() + absl::Seconds(1);
+  sse_.Aside(kAgentStatus, RenderAgentStatus(status_));
+}
+
+void RequestExchange::BecomeJob() {
+  if (finished() || body_.running() || call_id_.empty()) return;
+  ++core_.gauges.envelopes;
+  ended_state_ = AgentState(status_.phase());
+  Answer(core::MakeResult(spec_.raw_id,
+                          DocumentResult(RenderEnvelope({.call_id = call_id_,
+                                                         .tool = slug_,
+                                                         .phase = status_.phase(),
+                                                         .age = core_.loop.Now() - started_}),
+                                         spec_.revision, /*is_error=*/false)));
+}
+
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
+  job_timer_.Cancel();
+  status_untold_ = false;
+  if (spec_.status_wish != StatusWish::kNone) {
+    ended_state_ = EndedAgentState(AgentReason(outcome));
+    if (spec_.status_wish == StatusWish::kEvents && sse_.open()) {
+      sse_.Aside(kAgentStatus, RenderAgentStatus(status_, outcome));
+    }
+  }
   if (outcome.has_id()) outcome_id_ = FormatEventId(outcome.id());
   if (!slug_.empty() && IsFailure(outcome)) return Explain(std::move(outcome));
   Deliver(outcome);
@@ -203,10 +265,11 @@ void RequestExchange::StartBody(ResponseText response) {
   if (spec_.collect) {
     collected_ = std::move(response.head);
   } else if (sse_.open() || answer_.accepts_only_events()) {
-    if (!sse_.open()) sse_.Start();
+    if (!sse_.open()) sse_.Start(StatusHeaders(ended_state_));
     sse_.BeginEvent(outcome_id_, response.head);
   } else {
-    answer_.StartJson(response.head.size() + response.body_size + tail_.size());
+    answer_.StartJson(response.head.size() + response.body_size + tail_.size(),
+                      StatusHeaders(ended_state_));
     answer_.responder().Write(std::move(response.head), nullptr);
   }
   AskNext();
@@ -252,9 +315,18 @@ void RequestExchange::Answer(std::string text) {
     sse_.Event(outcome_id_, text, nullptr);
     sse_.End();
   } else {
-    answer_.Json(200, std::move(text));
+    // An answer without a call is the bridge's own: a refusal or something it looked up.
+    if (ended_state_.empty() && spec_.status_wish != StatusWish::kNone) {
+      ended_state_ = EndedAgentState(core::FindMember(text, "error") ? "refused" : "");
+    }
+    answer_.Json(200, std::move(text), StatusHeaders(ended_state_));
   }
   Finish();
+}
+
+net::HeaderList RequestExchange::StatusHeaders(std::string state) const {
+  if (spec_.status_wish == StatusWish::kNone) return {};
+  return {{std::string(kAgentStatus), std::move(state)}};
 }
 
 void RequestExchange::AnswerSessionGone() {
@@ -289,7 +361,7 @@ std::string RequestExchange::Diagnostics() const {
       .Int("last_event_age_ms", absl::ToInt64Milliseconds(core_.loop.Now() - heard_))
       .String("session", spec_.session_id)
       .String("instance", instance_)
-      .String("last_state", v1::CallPhase_Name(phase_))
+      .String("last_state", v1::CallPhase_Name(status_.phase()))
       .Bool("stream", position_.has_value())
       .Bool("reattaching", listened_.has_value())
       .Take();
@@ -338,7 +410,9 @@ void RequestExchange::OnHardTimer() {
 }
 
 void RequestExchange::OnTick() {
-  if (sse_.open() && !sse_.Check(Exchanges::kTick)) Finish();
+  if (!sse_.open()) return;
+  if (!sse_.Check(Exchanges::kTick)) return Finish();
+  if (status_untold_ && sse_.idle() && core_.loop.Now() >= status_from_) TellStatus();
 }
 
 void RequestExchange::Drain(bool last) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
+#include "bridge/agent_status.h"
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/body_countdown.h"
 #include "bridge/event_pump.h"
@@ -24,6 +25,9 @@ struct RequestSpec {
   std::string raw_id;
   bool is_tool_call = false;
   bool accepts_events = true;
+  // A call on the facade: one that takes long may be answered with a job (C13).
+  bool on_facade = false;
+  StatusWish status_wish = StatusWish::kNone;
   // Headers of the hop, mostly empty.
   std::string traceparent, tracestate, baggage, idempotency_key;
   // Set for an item of a batch: takes the response text; nothing goes to `answer`.
@@ -32,7 +36,8 @@ struct RequestSpec {
 
 // Answers as plain JSON unless the control plane opens a stream first; bodies of size are written
 // piece by piece, the next asked for when the former was taken. When the client hangs up the call
-// goes on (KEEP) and its stream can be resumed by GET. When the control plane is lost after the
+// goes on (KEEP) and its stream can be resumed by GET; so does a call that is answered with a job.
+// When the control plane is lost after the
 // stream was accepted, the stream is listened to as soon as it is back, after the last id that was
 // written; else the answer says whether the call may have run. Owned by Exchanges; loop thread.
 class RequestExchange final : public Exchange {
@@ -75,6 +80,11 @@ class RequestExchange final : public Exchange {
   void OpenStream(const v1::Accepted& accepted);
   // One message on the stream, then the next event.
   void Relay(const v1::EventId& id, const std::string& text);
+  void OnAsk(const v1::AskEvent& ask);
+  void OnStatus(v1::CallStatus status);
+  void TellStatus();
+  // Answers with a job in place of the outcome, as soon as the call's id is known.
+  void BecomeJob();
   void OnOutcome(v1::CallOutcome outcome);
   void Explain(v1::CallOutcome outcome);
   void Deliver(const v1::CallOutcome& outcome);
@@ -88,6 +98,8 @@ class RequestExchange final : public Exchange {
   std::string Diagnostics() const;
   // What was sent so far cannot be completed: the client must see that.
   void Break();
+  // x-agent-status, for those who asked.
+  net::HeaderList StatusHeaders(std::string state) const;
 
   BridgeCore& core_;
   RequestSpec spec_;
@@ -96,9 +108,18 @@ class RequestExchange final : public Exchange {
   absl::Duration hard_wait_;
   absl::Time started_;
   absl::Time heard_;  // the last event of the control plane
-  v1::CallPhase phase_ = v1::CALL_PHASE_UNSPECIFIED;
   // Of the last event of the call's stream that was written.
   std::optional<v1::EventId> position_;
+  v1::CallStatus status_;
+  // Until when the next status event waits; told at the next tick after it.
+  absl::Time status_from_ = absl::InfinitePast();
+  bool status_untold_ = false;
+  // The header x-agent-status of an answer that has no stream.
+  std::string ended_state_;
+  bool may_stream_ = false;
+  std::string call_id_;
+  core::Timer job_timer_;
+  bool job_due_ = false;
   std::string outcome_id_;
   std::string tail_;
   std::string collected_;

@@ -37,6 +37,7 @@ std::optional<std::string> RequestServer::AnswerHere(const SessionInfo& session,
 uint64_t RequestServer::Serve(const SessionInfo& session, const core::JsonRpcMessage& request,
                               RequestSpec spec) {
   spec.is_tool_call = request.method == "tools/call";
+  spec.on_facade = session.facade;
   RequestExchange& exchange =
       core_.exchanges.Add(std::make_unique<RequestExchange>(core_, std::move(spec)));
   const uint64_t id = exchange.id();

@@ -52,6 +52,13 @@ class MemberReader {
     *target = static_cast<uint32_t>(std::min<int64_t>(*number, UINT32_MAX));
     return absl::OkStatus();
   }
+  absl::Status Time(absl::Duration unit, std::optional<absl::Duration>* target) const {
+    if (IsNull()) return absl::OkStatus();
+    uint32_t count = 0;
+    CALLBOARD_RETURN_IF_ERROR(Count(&count));
+    *target = count * unit;
+    return absl::OkStatus();
+  }
 
  private:
   bool IsNull() const { return member_.value == "null"; }
@@ -70,6 +77,10 @@ absl::Status TakeMember(const core::JsonMember& member, FacadeArguments* taken) 
   if (reader.Is({"instance", "instance_id"})) return reader.Text(&taken->instance);
   if (reader.Is({"query"})) return reader.Text(&taken->query);
   if (reader.Is({"skill_name", "skill"})) return reader.Text(&taken->skill);
+  if (reader.Is({"job_id", "id"})) return reader.Text(&taken->job_id);
+  if (reader.Is({"include_result"})) return reader.Flag(&taken->include_result);
+  if (reader.Is({"timeout_ms"})) return reader.Time(absl::Milliseconds(1), &taken->timeout);
+  if (reader.Is({"timeout_secs"})) return reader.Time(absl::Seconds(1), &taken->timeout);
   if (reader.Is({"limit"})) return reader.Count(&taken->limit);
   if (reader.Is({"offset"})) return reader.Count(&taken->offset);
   if (reader.Is({"loaded_only"})) return reader.Flag(&taken->loaded_only);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace callboard::bridge {
 
@@ -18,7 +19,10 @@ struct FacadeArguments {
   std::string skill;             // skill_name, skill
   std::string arguments = "{}";  // raw JSON object: of the tool that is called
   std::string meta;              // raw JSON object, or empty
-  uint32_t limit = 0;            // 0: not given
+  std::string job_id;            // job_id, id
+  bool include_result = true;
+  std::optional<absl::Duration> timeout;  // timeout_ms, timeout_secs
+  uint32_t limit = 0;                     // 0: not given
   uint32_t offset = 0;
   bool loaded_only = false;
   bool include_stale = false;

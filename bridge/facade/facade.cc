@@ -52,6 +52,10 @@ void Facade::Call(RequestExchange& exchange, std::string_view params) {
       return ListInstances(exchange, *arguments);
     case FacadeTool::kLoadSkill:
       return LoadSkill(exchange, *arguments);
+    case FacadeTool::kJobsGetStatus:
+    case FacadeTool::kJobsWait:
+    case FacadeTool::kJobsCancel:
+      return Job(exchange, *tool, *arguments);
     case FacadeTool::kCall:
       break;
   }

@@ -40,6 +40,8 @@ class Facade {
   void ListInstances(RequestExchange& exchange, const FacadeArguments& arguments);
   void LoadSkill(RequestExchange& exchange, const FacadeArguments& arguments);
   void CallTool(RequestExchange& exchange, Wanted wanted);
+  // jobs_get_status, jobs_wait, jobs_cancel.
+  void Job(RequestExchange& exchange, FacadeTool tool, const FacadeArguments& arguments);
 
   // Finds the one tool of that name, first as a backend's own name, then as <app>__<tool>; answers
   // with an error if there is none or more than one.

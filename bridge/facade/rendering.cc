@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "absl/strings/escaping.h"
+#include "bridge/errors.h"
 #include "core/mcp/json.h"
 #include "core/runtime/strings.h"
 
@@ -85,6 +87,48 @@ std::string RenderInstance(const v1::InstanceRow& row) {
   return object.Take();
 }
 
+// In dcc-mcp's words.
+std::string_view JobStatus(v1::CallPhase phase, v1::Reason reason) {
+  constexpr int kLostReasons = 6;  // their hundred: what it was running on is gone
+  switch (phase) {
+    case v1::CALL_QUEUED:
+      return "pending";
+    case v1::CALL_SUCCEEDED:
+      return "completed";
+    case v1::CALL_FAILED:
+    case v1::CALL_TIMED_OUT:
+      return reason / 100 == kLostReasons ? "interrupted" : "failed";
+    case v1::CALL_CANCELLED:
+      return "cancelled";
+    case v1::CALL_OUTCOME_UNKNOWN:
+      return "interrupted";
+    default:
+      return "running";
+  }
+}
+
+bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
+
+std::string WaitStep(std::string_view job_id) {
+  return Step("jobs_wait", JsonObject().String("job_id", job_id).Take());
+}
+
+// How it ended, and what it ended with if that was kept.
+void AddEnd(const v1::Call& call, JsonObject& job) {
+  const v1::CallOutcome& outcome = call.outcome();
+  job.String("certainty", CertaintyName(call.certainty()));
+  if (call.reason() != v1::REASON_UNSPECIFIED) {
+    job.String("reason", DescribeReason(call.reason()).reason);
+  }
+  const bool answered = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
+  if (answered && outcome.body().content_case() == v1::Body::kInline) {
+    job.Raw(outcome.class_() == v1::RESULT ? "result" : "error", outcome.body().inline_());
+  } else if (answered && outcome.body().content_case() == v1::Body::kSize) {
+    job.Int("result_bytes", static_cast<int64_t>(outcome.body().size()));
+  }
+  if (core::IsObject(outcome.diagnostics())) job.Raw("diagnostics", outcome.diagnostics());
+}
+
 std::string_view FailureKind(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -163,6 +207,46 @@ std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillRespons
   if (!loaded.backend_result().empty()) document.Raw("backend", loaded.backend_result());
   if (loaded.new_tools_size() > 0) document.Raw("next_step", DescribeStep(loaded.new_tools(0)));
   return document.Take();
+}
+
+std::string RenderJob(const v1::Call& call, bool waited) {
+  const std::string job_id = absl::BytesToHexString(call.call_id());
+  JsonObject job;
+  job.String("job_id", job_id)
+      .String("status", JobStatus(call.phase(), call.reason()))
+      .String("tool", call.tool().empty() ? call.method() : call.tool())
+      .String("seat_id", call.seat_id())
+      .Int("attempt", call.attempt())
+      .Int("age_ms", static_cast<int64_t>(call.age_ms()))
+      .Int("queue_ms", static_cast<int64_t>(call.queue_ms()))
+      .Int("run_ms", static_cast<int64_t>(call.run_ms()));
+  if (call.phase() == v1::CALL_QUEUED) job.Int("ahead", call.ahead());
+  const std::string& message =
+      call.outcome().message().empty() ? call.message() : call.outcome().message();
+  if (!message.empty()) job.String("message", message);
+  if (!call.backend_job_id().empty()) job.String("backend_job_id", call.backend_job_id());
+  if (IsOver(call)) {
+    AddEnd(call, job);
+  } else {
+    if (waited) job.Bool("timed_out", true);
+    job.Raw("next_step", WaitStep(job_id));
+  }
+  return job.Take();
+}
+
+bool EndedBadly(const v1::Call& call) { return call.phase() > v1::CALL_SUCCEEDED; }
+
+std::string RenderEnvelope(const LongCall& call) {
+  const std::string job_id = absl::BytesToHexString(std::string(call.call_id));
+  JsonObject job;
+  job.String("status", JobStatus(call.phase, v1::REASON_UNSPECIFIED)).String("job_id", job_id);
+  if (!call.tool.empty()) job.String("tool", call.tool);
+  return job.Int("elapsed_ms", absl::ToInt64Milliseconds(call.age))
+      .String("message",
+              "The call takes long and goes on. Do not repeat it: get its result with "
+              "jobs_wait, stop it with jobs_cancel.")
+      .Raw("next_step", WaitStep(job_id))
+      .Take();
 }
 
 std::string RenderFailure(const absl::Status& status) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "callboard/v1/control.pb.h"
 #include "core/mcp/versions.h"
 
@@ -21,6 +22,21 @@ std::string RenderInstances(const v1::ListInstancesResponse& rows);
 // Whether the application answered that it could not load the skill.
 bool FailedToLoad(const v1::LoadSkillResponse& loaded);
 std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillResponse& loaded);
+
+// What a job is, its outcome included if the control plane gave it. `waited`: says also whether the
+// wait was in vain.
+std::string RenderJob(const v1::Call& call, bool waited);
+// Whether it is over without a result: failed, cancelled or interrupted.
+bool EndedBadly(const v1::Call& call);
+
+// A call that takes too long for its client, as a job (C13).
+struct LongCall {
+  std::string_view call_id;
+  std::string_view tool;  // slug, if it is known
+  v1::CallPhase phase;
+  absl::Duration age;
+};
+std::string RenderEnvelope(const LongCall& call);
 
 // A failure the caller can act on: {"error":{"kind":..,"message":..}}.
 std::string RenderFailure(const absl::Status& status);

@@ -7,12 +7,15 @@
 namespace callboard::bridge {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, FacadeTool>, 8> kNames = {{
+constexpr std::array<std::pair<std::string_view, FacadeTool>, 11> kNames = {{
     {"search_tools", FacadeTool::kSearch},
     {"describe_tool", FacadeTool::kDescribe},
     {"call_tool", FacadeTool::kCall},
     {"list_instances", FacadeTool::kListInstances},
     {"load_skill", FacadeTool::kLoadSkill},
+    {"jobs_get_status", FacadeTool::kJobsGetStatus},
+    {"jobs_wait", FacadeTool::kJobsWait},
+    {"jobs_cancel", FacadeTool::kJobsCancel},
     {"search", FacadeTool::kSearch},
     {"describe", FacadeTool::kDescribe},
     {"call", FacadeTool::kCall},
@@ -58,7 +61,25 @@ constexpr std::string_view kToolList =
     R"("skill_name":{"type":"string","description":"Skill named by the search hit."},)"
     R"("dcc_type":{"type":"string","description":"Kind of application, if only one instance of it runs."},)"
     R"("instance":{"type":"string","description":"The instance to load it in."}},"required":["skill_name"]},)"
-    R"("annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}})"
+    R"("annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"jobs_get_status","title":"Look at a job",)"
+    R"("description":"Tell how a call is doing that was answered with a job_id, and its result once it has ended.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("job_id":{"type":"string","description":"From the answer with status running or pending."},)"
+    R"("include_result":{"type":"boolean","default":true}},"required":["job_id"]},)"
+    R"("annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"jobs_wait","title":"Wait for a job",)"
+    R"("description":"Wait until a job has ended and return its result. If it takes longer the answer has timed_out=true: call this again.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("job_id":{"type":"string","description":"From the answer with status running or pending."},)"
+    R"("timeout_secs":{"type":"integer","minimum":0,"maximum":45,"default":30},)"
+    R"("include_result":{"type":"boolean","default":true}},"required":["job_id"]},)"
+    R"("annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}},)"
+    R"({"name":"jobs_cancel","title":"Cancel a job",)"
+    R"("description":"Ask for a job to be cancelled. One that waits in the queue never starts; a tool at work is told.",)"
+    R"("inputSchema":{"type":"object","properties":{)"
+    R"("job_id":{"type":"string","description":"From the answer with status running or pending."}},"required":["job_id"]},)"
+    R"("annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}})"
     R"(]})";
 
 }  // namespace
@@ -73,13 +94,16 @@ std::optional<FacadeTool> FindFacadeTool(std::string_view name) {
 std::string_view FacadeToolList() { return kToolList; }
 
 std::string_view FacadeToolNames() {
-  return "search_tools, describe_tool, call_tool, list_instances, load_skill";
+  return "search_tools, describe_tool, call_tool, list_instances, load_skill, jobs_get_status, "
+         "jobs_wait, jobs_cancel";
 }
 
 std::string_view FacadeInstructions() {
   return "Callboard reaches every running DCC application of the studio. Work in this order: "
          "search_tools to find a tool, load_skill if its hit has loaded=false, describe_tool for "
-         "its schema, call_tool to run it. list_instances shows which applications are up. For "
+         "its schema, call_tool to run it. A call that takes long is answered with a job_id and "
+         "goes "
+         "on: jobs_wait gets its result. list_instances shows which applications are up. For "
          "work in one application only, connect to /mcp/{instance} instead: its own tools appear "
          "there.";
 }

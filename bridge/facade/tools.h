@@ -6,7 +6,16 @@
 
 namespace callboard::bridge {
 
-enum class FacadeTool { kSearch, kDescribe, kCall, kListInstances, kLoadSkill };
+enum class FacadeTool {
+  kSearch,
+  kDescribe,
+  kCall,
+  kListInstances,
+  kLoadSkill,
+  kJobsGetStatus,
+  kJobsWait,
+  kJobsCancel,
+};
 
 // By advertised name or by the name of dcc-mcp 0.20 (search, describe, call).
 std::optional<FacadeTool> FindFacadeTool(std::string_view name);

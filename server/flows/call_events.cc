@@ -401,6 +401,7 @@ bool CallFlow::OpenStream(LiveCall& call) {
     return false;
   }
   call.stream = stream;
+  ShowStatus(call);
   call.source->Accept(std::move(stream), plane_.term);
   return true;
 }

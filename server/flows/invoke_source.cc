@@ -86,6 +86,11 @@ std::optional<absl::StatusOr<v1::InvokeEvent>> InvokeSource::Take() {
   if (!tail_.alive()) return Gone();
   v1::InvokeEvent event;
   if (accepted_) {
+    // First the state, so that it can be told with the headers of the stream.
+    if (status_) {
+      *event.mutable_status() = *std::exchange(status_, std::nullopt);
+      return event;
+    }
     *event.mutable_accepted() = *std::exchange(accepted_, std::nullopt);
     return event;
   }

@@ -177,8 +177,17 @@ void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint6
   const bool result = message.kind == core::JsonRpcMessage::Kind::kResult;
   const std::string_view text = result ? message.result : message.error;
   CheckOwn(text, call);
-  const bool good = result && text.find(R"("isError":true)") == std::string_view::npos;
-  std::string how = good ? "result" : "tool error";
+  // It takes too long for its client, and goes on.
+  const bool job =
+      result && text.find(R"("next_step":{"tool":"jobs_wait")") != std::string_view::npos;
+  if (job) {
+    world_.trace.Total("jobs made of long calls");
+    if (habits_.seat >= 0 || call.wants_progress) {
+      world_.trace.Violate("only calls of the facade without progress become jobs", call.tag);
+    }
+  }
+  const bool good = result && !job && text.find(R"("isError":true)") == std::string_view::npos;
+  std::string how = good ? "result" : job ? "job" : "tool error";
   if (!result) {
     how = core::FindPath(text, {"data", "reason"}).value_or("error without a reason");
     world_.trace.Total("errors");

@@ -14,7 +14,9 @@ TEST_F(Batches, AnswerInTheOrderOfTheirRequests) {
           "," + CallTool("maya.1f2e3d4c.b", "{}", "3") +
           R"(,{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}},5])");
   ASSERT_EQ(plane_.invokes.size(), 2u);
-  EXPECT_TRUE(plane_.invokes[0].request.never_open_stream());
+  // Accepted only to become a job; a batch has no streams.
+  EXPECT_EQ(plane_.invokes[0].request.open_stream_after_ms(), 45'000u);
+  plane_.invokes[0].script->Push(Accepted(5));
   plane_.invokes[1].script->Push(Result(R"({"b":1})"));
   EXPECT_EQ(answer->status, 0);
   plane_.invokes[0].script->Push(Big(7));

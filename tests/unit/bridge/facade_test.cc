@@ -1,4 +1,8 @@
 // Tests of the facade: fixed bytes, argument forms, direct names, what answers say.
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 #include "core/mcp/json.h"
 #include "tests/unit/bridge/bridge_fixture.h"
 
@@ -21,13 +25,33 @@ TEST_F(FacadeCalls, ListTheSameBytesForEveryClient) {
   EXPECT_EQ(PostIn(Open("2025-03-26"), list)->body, first);
   EXPECT_TRUE(core::ValidateJson(first).ok());
   size_t at = 0;
-  for (const std::string name :
-       {"search_tools", "describe_tool", "call_tool", "list_instances", "load_skill"}) {
+  for (const std::string name : {"search_tools", "describe_tool", "call_tool", "list_instances",
+                                 "load_skill", "jobs_get_status", "jobs_wait", "jobs_cancel"}) {
     const size_t found = first.find(R"({"name":")" + name + R"(","title":)");
     ASSERT_NE(found, std::string::npos) << name;
     EXPECT_GT(found, at) << name;
     at = found;
   }
+}
+
+// Models' caches hold on to these bytes: a change must be meant. CALLBOARD_UPDATE_GOLDEN=1
+// (tools/update_golden) writes them anew.
+TEST_F(FacadeCalls, ListTheGoldenBytes) {
+  const std::string path = std::string(CALLBOARD_SOURCE_DIR) + "/tests/golden/facade/tools.json";
+  const std::string body =
+      PostIn(Open(), R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})")->body;
+  const std::string list = std::string(core::FindMember(body, "result").value_or("")) + "\n";
+  if (std::getenv("CALLBOARD_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << list;
+  std::ifstream golden(path);
+  std::stringstream kept;
+  kept << golden.rdbuf();
+  EXPECT_EQ(list, kept.str());
+  size_t tools = 0;
+  (void)core::ForEachElement(*core::FindMember(list, "tools"), [&](std::string_view) {
+    ++tools;
+    return true;
+  });
+  EXPECT_LE(tools, 16u);
 }
 
 TEST_F(FacadeCalls, HaveOnePageOfTools) {

@@ -363,7 +363,15 @@ TEST_F(Listening, IsBoundedInAllAndPerSession) {
   EXPECT_EQ(third->Header("Retry-After"), "2");
   EXPECT_EQ(Get(b)->status, 200);
   EXPECT_EQ(Get(b)->status, 503);
-  PostIn(b, CallTool("maya.1f2e3d4c.bake"));
+  const Answer call = PostIn(b, CallTool("maya.1f2e3d4c.bake"));
+  // Accepted only to become a job, which is plain JSON.
+  EXPECT_EQ(plane_.invokes.back().request.open_stream_after_ms(), 45'000u);
+  plane_.invokes.back().script->Push(Accepted(5));
+  loop_.RunFor(absl::Seconds(46));
+  EXPECT_EQ(call->Header("Content-Type"), "application/json");
+  PostIn(
+      b,
+      R"({"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"call_tool","_meta":{"progressToken":1},"arguments":{"tool_slug":"maya.1f2e3d4c.bake"}}})");
   EXPECT_TRUE(plane_.invokes.back().request.never_open_stream());
   first->on_peer_gone();
   loop_.RunReady();

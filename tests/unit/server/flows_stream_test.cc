@@ -11,10 +11,13 @@ TEST_F(FlowsTest, OpensTheStreamOnlyWhenTheCallTakesLong) {
   loop.RunFor(absl::Milliseconds(249));
   EXPECT_TRUE(caller->events.empty());
   loop.RunFor(absl::Milliseconds(1));
-  ASSERT_FALSE(caller->events.empty());
-  EXPECT_EQ(caller->events[0].accepted().id().stream(), 1u);
-  EXPECT_EQ(caller->events[0].accepted().id().n(), 0u);
-  EXPECT_EQ(caller->events[0].accepted().id().term(), plane->term());
+  ASSERT_EQ(caller->events.size(), 2u);
+  // First the state, for the headers of the stream.
+  EXPECT_EQ(caller->events[0].status().phase(), v1::CALL_SENDING);
+  EXPECT_EQ(caller->events[0].status().attempt(), 1u);
+  EXPECT_EQ(caller->events[1].accepted().id().stream(), 1u);
+  EXPECT_EQ(caller->events[1].accepted().id().n(), 0u);
+  EXPECT_EQ(caller->events[1].accepted().id().term(), plane->term());
 }
 
 TEST_F(FlowsTest, ProgressOpensTheStreamAndCarriesTheToken) {
@@ -25,7 +28,8 @@ TEST_F(FlowsTest, ProgressOpensTheStreamAndCarriesTheToken) {
   agent->Progress(call, 2, R"({"progress":1})");
   agent->Result(call, 3);
   loop.RunReady();
-  EXPECT_TRUE(caller->events[0].has_accepted());
+  EXPECT_EQ(caller->events[0].status().phase(), v1::CALL_WAITING);
+  EXPECT_TRUE(caller->events[1].has_accepted());
   EXPECT_EQ(caller->params(), std::vector<std::string>{R"({"progress":1,"progressToken":"tok"})"});
   EXPECT_EQ(caller->outcome().id().n(), 2u);
   EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
@@ -84,8 +88,7 @@ TEST_F(FlowsTest, TellsACallerThatItsSeatsAgentIsAwayUntilItIsBack) {
   auto silent = Invoke(silent_request);
   loop.RunFor(absl::Milliseconds(300));
   ASSERT_EQ(caller->params().size(), 1u);
-  EXPECT_THAT(caller->params()[0],
-              testing::HasSubstr("waiting for the seat's agent to connect"));
+  EXPECT_THAT(caller->params()[0], testing::HasSubstr("waiting for the seat's agent to connect"));
   EXPECT_THAT(caller->params()[0], testing::HasSubstr(R"("progressToken":"tok","progress":-1,)"));
   loop.RunFor(absl::Seconds(10));
   EXPECT_EQ(caller->params().size(), 3u) << "and every five seconds";

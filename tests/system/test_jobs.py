@@ -1,0 +1,84 @@
+"""Calls of the facade that take longer than their clients: jobs, and what people are told meanwhile."""
+
+import http.client
+import json
+import time
+
+from mcp_http import McpClient
+from stage import wait_until
+
+
+def facade(stage):
+    """A client of the facade, and the slug of the counting server's `count`."""
+    stage.start_control_plane(bridge__envelope_after="2s")
+    stage.start_agent()
+    client = McpClient(stage.port)
+    client.initialize()
+    hits = client.call("search_tools", {"query": "count"}).result["structuredContent"]["hits"]
+    slug = next(hit["slug"] for hit in hits if hit["slug"].endswith(".count"))
+    return client, slug
+
+
+def document(answer):
+    return answer.result["structuredContent"]
+
+
+def test_a_long_call_becomes_a_job_that_ends_and_runs_once(stage):
+    client, slug = facade(stage)
+    answer = client.call("call_tool", {"tool_slug": slug, "arguments": {"id": "a", "ms": 5000}})
+    assert 1.9 < answer.seconds < 3.5
+    job = document(answer)
+    assert (job["status"], answer.result["isError"]) == ("running", False)
+    assert json.loads(answer.result["content"][0]["text"]) == job
+    assert job["next_step"] == {"tool": "jobs_wait", "arguments": {"job_id": job["job_id"]}}
+
+    # A wait is never longer than what makes a job of a call.
+    waited = document(client.call("jobs_wait", {"job_id": job["job_id"]}))
+    assert (waited["status"], waited["timed_out"]) == ("running", True)
+    ended = document(client.call("jobs_wait", {"job_id": job["job_id"]}))
+    assert (ended["status"], ended["tool"], ended["certainty"]) == ("completed", "count", "finished")
+    assert stage.begun("a") == 1
+
+    # Nobody else sees it.
+    other = McpClient(stage.port)
+    other.initialize()
+    answer = other.call("jobs_get_status", {"job_id": "00" * 16})
+    assert answer.failed and "no job" in answer.text
+
+
+def test_a_job_in_the_queue_is_cancelled_before_it_starts(stage):
+    client, slug = facade(stage)
+    running = client.start_call("call_tool", {"tool_slug": slug, "arguments": {"id": "one", "ms": 6000}})
+    stage.wait_begun("one")
+    queued = document(client.call("call_tool", {"tool_slug": slug, "arguments": {"id": "two", "ms": 1}}))
+    assert queued["status"] == "pending"
+    document(client.call("jobs_cancel", {"job_id": queued["job_id"]}))
+    wait_until(lambda: document(client.call("jobs_get_status", {"job_id": queued["job_id"]}))["status"]
+               == "cancelled", 5, "the job is cancelled", step=0.1)
+    assert document(running.result(10))["status"] == "running"
+    wait_until(lambda: any(event == "end" for event, _, _ in stage.events()), 10, "the other has ended")
+    time.sleep(0.5)
+    assert stage.begun("two") == 0
+
+
+def test_whoever_asks_follows_the_states_of_a_call(stage):
+    client, slug = facade(stage)
+    first = client.start_call("call_tool", {"tool_slug": slug, "arguments": {"id": "one", "ms": 1500}})
+    stage.wait_begun("one")
+    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=10)
+    body = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": {
+        "name": "call_tool", "arguments": {"tool_slug": slug, "arguments": {"id": "two", "ms": 500}}}}
+    connection.request("POST", "/mcp", json.dumps(body), {
+        "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+        "Mcp-Session-Id": client.session, "x-agent-status": "events"})
+    response = connection.getresponse()
+    lines = response.read().decode().splitlines()
+    connection.close()
+    assert response.headers["x-agent-status"] == "queued"
+    told = [json.loads(data.removeprefix("data: ")) for event, data in zip(lines, lines[1:])
+            if event == "event: x-agent-status"]
+    states = [status["state"] for status in told]
+    assert states[0] == "queued" and states[-1] == "success", told
+    assert "waiting" in states and told[0]["ahead"] == 1 and told[0]["message"]
+    assert lines.index("event: x-agent-status") < len(lines) - 3, "before the response"
+    assert not first.result(10).failed
