@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -169,6 +170,30 @@ def test_fc_16_pings_of_an_idle_link_go_on_and_offend_nobody(stage):
     assert "link_down" not in stage.agent.output() + stage.control_plane.output()
     assert "ENHANCE_YOUR_CALM" not in stage.agent.output() + stage.control_plane.output()
     assert stage.client().call("echo", {"text": "awake"}).text == "awake"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/counting"])
+def test_a_caller_hears_that_its_seats_agent_is_away_and_gets_its_answer_later(stage, path):
+    stage.start_control_plane(
+        budgets__connect="500ms", budgets__heartbeat="500ms", budgets__link_read_idle="1500ms"
+    )
+    stage.start_agent()
+    client = stage.client(path)
+    tool, arguments = "echo", {"text": "late"}
+    if path == "/mcp":
+        hits = client.call("search_tools", {"query": "echo"}).result["structuredContent"]["hits"]
+        slug = next(hit["slug"] for hit in hits if hit["slug"].endswith(".echo"))
+        tool, arguments = "call_tool", {"tool_slug": slug, "arguments": arguments}
+    stage.agent.signal(signal.SIGSTOP)
+    wait_until(lambda: stage.live_seats() == 0, 10, "the agent is missed")
+    call = client.start_call(tool, arguments, progress=True, timeout=40)
+    time.sleep(1)
+    stage.agent.signal(signal.SIGCONT)
+    answer = call.result(45)
+    assert answer.text == "late"
+    first = answer.notifications[0]["params"]
+    assert "waiting for the seat's agent to connect" in first["message"]
+    assert answer.progress == sorted(answer.progress) and answer.progress[0] == -1
 
 
 # -- start-up ------------------------------------------------------------
