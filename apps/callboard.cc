@@ -31,9 +31,10 @@ int Main(int argc, char** argv) {
   Cli cli;
   CLI::App app("Callboard's command line: seats, tools and calls of a control plane.", "callboard");
   app.set_version_flag("--version", CALLBOARD_VERSION);
-  app.add_option("-a,--address", cli.address,
-                 "HOST:PORT of callboardd's gRPC port; else $CALLBOARD_CONTROL_PLANE, control_plane "
-                 "in ./callboard.toml or ~/.config/callboard/config.toml, or 127.0.0.1:9766");
+  app.add_option(
+      "-a,--address", cli.address,
+      "HOST:PORT of callboardd's gRPC port; else $CALLBOARD_CONTROL_PLANE, control_plane "
+      "in ./callboard.toml or ~/.config/callboard/config.toml, or 127.0.0.1:9766");
   app.add_option("-o,--output", cli.output, "wide or json (default: text for people)")
       ->check(CLI::IsMember({"wide", "json"}));
   app.require_subcommand(1);

@@ -96,8 +96,8 @@ class ControlPlane {
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   // From now on, for new calls: the run, queue and skill budgets and the limits on agents, on calls
-  // of a session and on params; the rest stays. InvalidArgument, and nothing changes, if that breaks
-  // the order of the budgets.
+  // of a session and on params; the rest stays. InvalidArgument, and nothing changes, if that
+  // breaks the order of the budgets.
   absl::Status Reconfigure(const Budgets& budgets, const Limits& limits);
 
   uint64_t term() const;

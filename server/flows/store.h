@@ -38,11 +38,12 @@ class Store {
   virtual void WhenDurable(uint64_t position, absl::AnyInvocable<void(absl::Status)> callback) = 0;
   // Every live record, once, at start; keys in ascending order.
   virtual absl::Status Load(absl::AnyInvocable<void(const StoreRecord&)> visit) = 0;
-  // The live records with from <= key < to, ascending, at most `limit`, all appends so far included.
-  // For the replay of what has left memory. `callback` runs inline or later, exactly once unless the
-  // store is destroyed first.
-  virtual void Read(std::string from, std::string to, size_t limit,
-                    absl::AnyInvocable<void(absl::StatusOr<std::vector<StoreRecord>>)> callback) = 0;
+  // The live records with from <= key < to, ascending, at most `limit`, all appends so far
+  // included. For the replay of what has left memory. `callback` runs inline or later, exactly once
+  // unless the store is destroyed first.
+  virtual void Read(
+      std::string from, std::string to, size_t limit,
+      absl::AnyInvocable<void(absl::StatusOr<std::vector<StoreRecord>>)> callback) = 0;
   // OK, or why nothing becomes durable at present.
   virtual absl::Status status() const = 0;
 };

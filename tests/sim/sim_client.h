@@ -102,7 +102,7 @@ class SimClient {
     absl::Time opened;
     absl::Time listens_since = absl::InfiniteFuture();
     absl::Time listen_opened = absl::InfiniteFuture();  // the GET stream of now
-    std::map<std::string, Wish> wishes;  // by URI
+    std::map<std::string, Wish> wishes;                 // by URI
     Wish level;
     size_t level_wanted = 0;
     std::map<std::string, absl::Time> heard;      // by URI or method of a list
