@@ -39,6 +39,7 @@ struct Options : ProgramOptions {
 };
 
 // An orderly end waits that long for the store's last commit.
+constexpr uint64_t kMemoryStoreOutcomes = 64 << 20;
 constexpr absl::Duration kFlushMax = absl::Seconds(5);
 constexpr size_t kClusterIdChars = 32;
 
@@ -117,6 +118,14 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   }
   config.budgets = settings.budgets;
   config.limits = settings.limits;
+  if (settings.store_kind == StoreKind::kMemory) {
+    // What such a store keeps is memory, too.
+    server::Limits& limits = config.limits;
+    limits.replay_disk_bytes_max =
+        std::min<uint64_t>(limits.replay_disk_bytes_max, limits.replay_total_bytes_max);
+    limits.receipt_outcomes_bytes_max =
+        std::min<uint64_t>(limits.receipt_outcomes_bytes_max, kMemoryStoreOutcomes);
+  }
   server::ControlPlane control_plane(loop, random, *offload, store, config);
   auto client = MakeLocalControlPlaneClient(control_plane);
   bridge::BridgeConfig bridge_config = settings.bridge.config;

@@ -32,17 +32,17 @@ class LocalControlPlaneClient final : public bridge::ControlPlaneClient {
     return control_plane_.Listen(std::move(request));
   }
   void Send(v1::SendRequest request, bridge::Reply<v1::SendResponse> reply) override {
-    reply(control_plane_.Send(std::move(request)));
+    control_plane_.Send(std::move(request), std::move(reply));
   }
 
   void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
-    reply(control_plane_.GetCall(request));
+    control_plane_.GetCall(std::move(request), std::move(reply));
   }
   void WaitCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     control_plane_.WaitCall(std::move(request), std::move(reply));
   }
   void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
-    reply(control_plane_.CancelCall(request));
+    control_plane_.CancelCall(std::move(request), std::move(reply));
   }
 
   void SearchTools(v1::SearchToolsRequest request,

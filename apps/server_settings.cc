@@ -71,6 +71,9 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   ReadCount(settings, "limits.receipts_max", &limits.receipts_max, 1);
   ReadCount(settings, "limits.replay_events_max", &limits.replay_events_max, 1);
   ReadSize(settings, "limits.replay_bytes_max", &limits.replay_bytes_max);
+  ReadSize(settings, "limits.replay_total_bytes_max", &limits.replay_total_bytes_max);
+  ReadSize(settings, "limits.replay_disk_bytes_max", &limits.replay_disk_bytes_max);
+  ReadSize(settings, "limits.receipt_outcomes_bytes_max", &limits.receipt_outcomes_bytes_max);
   ReadSize(settings, "limits.params_bytes_max", &limits.params_bytes_max);
   ReadSize(settings, "limits.result_bytes_max", &limits.result_bytes_max);
 

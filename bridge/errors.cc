@@ -13,7 +13,7 @@ namespace {
 using core::kInvalidParams;
 using core::kServerError;
 
-constexpr std::array<std::pair<int, ReasonRow>, 30> kReasons = {{
+constexpr std::array<std::pair<int, ReasonRow>, 32> kReasons = {{
     {v1::CANCELLED_BY_CLIENT, {"cancelled_by_client", "cancelled", kServerError, "cancelled"}},
     {v1::CANCELLED_BY_DEADLINE,
      {"cancelled_by_deadline", "timed_out", kServerError, "cancelled: its time was over"}},
@@ -54,6 +54,12 @@ constexpr std::array<std::pair<int, ReasonRow>, 30> kReasons = {{
     {v1::PARAMS_TOO_LARGE,
      {"params_too_large", "invalid", kInvalidParams, "the arguments are too large"}},
     {v1::DRAINING, {"draining", "retry_later", kServerError, "the server is shutting down"}},
+    {v1::STORE_UNAVAILABLE,
+     {"store_unavailable", "retry_later", kServerError,
+      "the control plane's store fails; nothing was started"}},
+    {v1::IDEMPOTENCY_CONFLICT,
+     {"idempotency_conflict", "invalid", kInvalidParams,
+      "the idempotency key was used with other arguments"}},
     {v1::AGENT_RESTARTED,
      {"agent_restarted", "backend_lost", kServerError, "the agent was restarted during the call"}},
     {v1::DCC_EXITED,

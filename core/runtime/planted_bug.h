@@ -13,6 +13,12 @@ enum class PlantedBug {
   kRerunAfterCut,   // a call that had started is dispatched again after a cut
   kAnswerTwice,     // an answer to an ask is delivered to the DCC twice
   kAnswerOfOthers,  // an ask may be answered by any session
+
+  kShownBeforeDurable,    // readers are shown events that the store may still lose
+  kSettledBeforeDurable,  // an agent may forget what the store may still lose
+  kTermNotRaised,         // after a restart events are numbered in the former term
+  kReplayFromWrongTerm,   // an id of a former term is taken for one of this term
+  kReceiptLost,           // ended calls leave nothing in the store
 };
 
 #ifdef CALLBOARD_PLANTED_BUGS

@@ -40,6 +40,19 @@ Execution* ExecutionTable::FindJob(std::string_view backend_job_id) const {
   return found == by_job_.end() ? nullptr : found->second;
 }
 
+Execution* ExecutionTable::FindKey(std::string_view idempotency_scope) const {
+  auto found = by_key_.find(idempotency_scope);
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+void ExecutionTable::SetKey(Execution& execution, std::string scope, std::string key,
+                            std::string digest) {
+  by_key_[scope] = &execution;
+  execution.idempotency_scope = std::move(scope);
+  execution.idempotency_key = std::move(key);
+  execution.arguments_digest = std::move(digest);
+}
+
 bool ExecutionTable::End(Execution& execution, const Ending& ending, absl::Time now) {
   const bool first = !execution.ended_once;
   if (ending.from_agent) execution.agent_outcome = true;
@@ -51,8 +64,10 @@ bool ExecutionTable::End(Execution& execution, const Ending& ending, absl::Time 
   if (ending.run_ms != 0) execution.run_ms = ending.run_ms;
   // A late ending knows better what became of the tool, but not what the caller was told.
   execution.certainty = ending.certainty;
+  execution.receipt_durable = false;
   if (!first) return false;
   execution.ended_once = true;
+  execution.is_error = ending.is_error;
   execution.outcome = ending.outcome;
   execution.reason = ending.reason;
   execution.message = ending.message;
@@ -71,6 +86,10 @@ void ExecutionTable::Drop(uint64_t order) {
   if (!execution.backend_job_id.empty() && FindJob(execution.backend_job_id) == &execution) {
     by_job_.erase(execution.backend_job_id);
   }
+  if (!execution.idempotency_scope.empty() && FindKey(execution.idempotency_scope) == &execution) {
+    by_key_.erase(execution.idempotency_scope);
+  }
+  if (dropped_ != nullptr) dropped_(execution);
   ended_.erase({execution.ended, order});
   by_id_.erase(execution.call_id);
   by_order_.erase(found);

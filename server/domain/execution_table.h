@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "callboard/v1/control.pb.h"
 #include "core/runtime/strings.h"
@@ -28,6 +29,7 @@ struct Execution {
   std::string agent_id;
   uint64_t incarnation = 0;  // the process it started in
   std::string session_id;
+  std::string principal;
   std::string client_request_id;  // raw JSON
   std::string method;
   std::string tool;
@@ -43,6 +45,18 @@ struct Execution {
   bool agent_outcome = false;  // the agent's own outcome has come
   bool settled = false;        // the agent has been, or will be told to forget it
   bool orphan = false;
+  bool is_error = false;  // the tool's own
+
+  // C11: empty without a key.
+  std::string idempotency_key;
+  std::string idempotency_scope;  // whose key of which tool it is, as the table knows it
+  std::string arguments_digest;
+
+  // In the store.
+  uint64_t receipt_block = 0;    // that holds the newest receipt; 0: none yet
+  bool receipt_durable = false;  // and it says what this record says
+  bool settle_wanted = false;    // as soon as it is
+  size_t outcome_bytes = 0;      // of the outcome kept beside the receipt; 0: none
 
   bool over() const { return ended_once; }
 };
@@ -70,11 +84,18 @@ class ExecutionTable {
   ExecutionTable(const Limits& limits, const Budgets& budgets)
       : limits_(limits), budgets_(budgets) {}
 
+  // Runs for each record that leaves the table.
+  void OnDropped(absl::AnyInvocable<void(const Execution&)> observer) {
+    dropped_ = std::move(observer);
+  }
   bool full() const { return open_ >= limits_.open_executions_max; }
   // The record is valid until it is ended and swept.
   Execution& Open(const CallId& id, absl::Time now);
   Execution* Find(const CallId& id) const;
   Execution* FindJob(std::string_view backend_job_id) const;
+  // The newest call with that key.
+  Execution* FindKey(std::string_view idempotency_scope) const;
+  void SetKey(Execution& execution, std::string scope, std::string key, std::string digest);
 
   // The one place where a call ends. True for the first ending; a later one completes the receipt
   // and changes nothing for the caller, who has been told.
@@ -96,6 +117,8 @@ class ExecutionTable {
   std::map<std::pair<absl::Time, uint64_t>, Execution*> ended_;
   absl::flat_hash_map<CallId, Execution*> by_id_;
   core::StringMap<Execution*> by_job_;
+  core::StringMap<Execution*> by_key_;
+  absl::AnyInvocable<void(const Execution&)> dropped_;
   uint64_t next_order_ = 1;
   size_t open_ = 0;
 };

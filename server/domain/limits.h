@@ -30,18 +30,22 @@ struct Budgets {
 };
 
 struct Limits {
-  size_t agents_max = 4'096;                  // refuse: Refused TOO_MANY_AGENTS
-  size_t sessions_max = 20'000;               // evict the least recently used
-  size_t streams_per_session_max = 256;       // refuse the call's stream: too_many
-  size_t calls_per_session_max = 256;         // refuse: REJECTED, QUEUE_FULL
-  size_t open_executions_max = 50'000;        // refuse
-  size_t receipts_max = 100'000;              // drop the oldest ended
-  size_t replay_events_max = 4'096;           // per stream: drop the oldest, announce a gap
-  size_t replay_bytes_max = 1 << 20;          // per stream, likewise
-  size_t replay_total_bytes_max = 512 << 20;  // all streams: drop what the growing stream keeps
-  size_t params_bytes_max = 16 << 20;         // refuse: PARAMS_TOO_LARGE
-  uint64_t result_bytes_max = 256ull << 20;   // told to agents: RESULT_TOO_LARGE
-  uint32_t window = 64 << 10;                 // per call and direction at first
+  size_t agents_max = 4'096;             // refuse: Refused TOO_MANY_AGENTS
+  size_t sessions_max = 20'000;          // evict the least recently used
+  size_t streams_per_session_max = 256;  // refuse the call's stream: too_many
+  size_t calls_per_session_max = 256;    // refuse: REJECTED, QUEUE_FULL
+  size_t open_executions_max = 50'000;   // refuse
+  size_t receipts_max = 100'000;         // drop the oldest ended
+  size_t replay_events_max = 4'096;      // per stream in memory: older ones are read from the store
+  size_t replay_bytes_max = 1 << 20;     // per stream, likewise
+  size_t replay_total_bytes_max = 512 << 20;  // all streams, likewise
+  // All streams in the store: drop the oldest events, announce a gap.
+  uint64_t replay_disk_bytes_max = 4ull << 30;
+  // Outcomes kept with receipts: drop the oldest; the receipt stays.
+  uint64_t receipt_outcomes_bytes_max = 1ull << 30;
+  size_t params_bytes_max = 16 << 20;        // refuse: PARAMS_TOO_LARGE
+  uint64_t result_bytes_max = 256ull << 20;  // told to agents: RESULT_TOO_LARGE
+  uint32_t window = 64 << 10;                // per call and direction at first
   uint32_t window_max = 1 << 20;
   size_t link_unreceived_max = 256 << 10;  // frames written and not yet taken by the peer
   size_t link_unreceived_most = 4 << 20;   // the same, where bandwidth times delay asks for it

@@ -21,10 +21,6 @@ void SetId(v1::EventId& id, const Stream& stream, uint64_t term) {
   id.set_n(stream.log.last() + 1);
 }
 
-size_t BytesOf(const StreamItem& item) {
-  return 64 + std::visit([](const auto& event) { return event.ByteSizeLong(); }, item.event);
-}
-
 }  // namespace
 
 absl::Status NoSession(std::string_view id) {
@@ -36,6 +32,7 @@ absl::Status NoSession(std::string_view id) {
 Session& SessionTable::Open(std::string id, const v1::OpenSessionRequest& request, absl::Time now) {
   auto session = std::make_unique<Session>();
   session->id = std::move(id);
+  session->opened = request;
   session->principal = request.principal();
   session->revision = request.revision();
   session->surface = request.surface();
@@ -44,7 +41,7 @@ Session& SessionTable::Open(std::string id, const v1::OpenSessionRequest& reques
   }
   session->client_info = request.client_info();
   session->capabilities = request.capabilities();
-  session->last_use = now;
+  session->last_use = session->stored_use = now;
   session->quiet_since = now;
   lru_.push_front(session.get());
   session->lru = lru_.begin();
@@ -52,6 +49,30 @@ Session& SessionTable::Open(std::string id, const v1::OpenSessionRequest& reques
   by_id_[opened.id] = &opened;
   sessions_[opened.id] = std::move(session);
   return opened;
+}
+
+Session& SessionTable::Restore(std::string id, const v1::SessionRecord& record, absl::Time last_use,
+                               absl::Time now) {
+  Session& session = Open(std::move(id), record.opened(), last_use);
+  session.quiet_since = now;  // nobody could reach it
+  session.suspended = record.suspended();
+  session.next_stream = session.reserved_streams = std::max<uint64_t>(1, record.next_stream());
+  session.log_level = record.log_level();
+  session.subscriptions = {record.subscriptions().begin(), record.subscriptions().end()};
+  session.pins = {record.pins().begin(), record.pins().end()};
+  session.restored = true;
+  return session;
+}
+
+Stream& SessionTable::RestoreStream(Session& session, uint64_t number, std::string call_id,
+                                    absl::Time now) {
+  auto found = session.streams.find(number);
+  if (found != session.streams.end()) return *found->second;
+  session.next_stream = std::max(session.next_stream, number + 1);
+  Stream& stream = *Add(session, number, std::move(call_id));
+  stream.readable = 0;
+  stream.idle_since = now;
+  return stream;
 }
 
 Session* SessionTable::Find(std::string_view id) const {
@@ -99,6 +120,7 @@ std::shared_ptr<Stream> SessionTable::Add(Session& session, uint64_t number, std
   stream->number = number;
   stream->session_id = session.id;
   stream->call_id = std::move(call_id);
+  if (number != 0) stream->readable = Stream::kUnannounced;
   session.streams[number] = stream;
   ++streams_;
   return stream;
@@ -120,11 +142,21 @@ std::shared_ptr<Stream> SessionTable::AddStream(Session& session, std::string ca
   return Add(session, session.next_stream++, std::move(call_id));
 }
 
-void SessionTable::Append(Stream& stream, StreamItem item) {
+size_t SessionTable::BytesOf(const StreamItem& item) {
+  return 64 + std::visit([](const auto& event) { return event.ByteSizeLong(); }, item.event);
+}
+
+bool SessionTable::Overflows(const Stream& stream, size_t bytes) const {
+  return stream.log.size() + 1 > limits_.replay_events_max ||
+         stream.log.bytes() + bytes > limits_.replay_bytes_max ||
+         replay_bytes_ + bytes > limits_.replay_total_bytes_max;
+}
+
+Stream& SessionTable::Append(Stream& stream, StreamItem item) {
   if (stream.session_id.empty()) {
     const size_t bytes = BytesOf(item);
     stream.log.Append(std::move(item), bytes);
-    return;
+    return stream;
   }
   Stream* target = &stream;
   if (core::Planted(core::PlantedBug::kWrongSession)) target = StreamOfAnotherSession(stream);
@@ -137,7 +169,13 @@ void SessionTable::Append(Stream& stream, StreamItem item) {
   target->log.Append(std::move(item), bytes);
   replay_bytes_ += target->log.bytes();
   replay_bytes_ -= before;
-  if (target != &stream && target->reader != nullptr) target->reader->Wake();
+  return *target;
+}
+
+void SessionTable::Trim(Stream& stream, uint64_t n) {
+  if (!stream.session_id.empty()) replay_bytes_ -= stream.log.bytes();
+  stream.log.Acknowledge(n);
+  if (!stream.session_id.empty()) replay_bytes_ += stream.log.bytes();
 }
 
 Stream* SessionTable::StreamOfAnotherSession(const Stream& stream) const {
@@ -152,6 +190,7 @@ void SessionTable::DropStream(Session& session, uint64_t number) {
   auto found = session.streams.find(number);
   if (found == session.streams.end()) return;
   replay_bytes_ -= found->second->log.bytes();
+  if (dropped_ != nullptr) dropped_(*found->second);
   // Whoever still holds it (a call, a reader) finds it outside of any session.
   found->second->session_id.clear();
   session.streams.erase(found);
@@ -170,6 +209,7 @@ void SessionTable::SweepOne(Session& session, absl::Time now, Swept& swept) {
     session.last_use = now;
     session.quiet_since = now;
   }
+  if (session.last_use >= session.stored_use + kUseToldEvery) swept.used.push_back(session.id);
   for (auto it = session.streams.begin(); it != session.streams.end();) {
     const Stream& stream = *it->second;
     const uint64_t number = it->first;

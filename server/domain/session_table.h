@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "callboard/v1/control.pb.h"
+#include "callboard/v1/store.pb.h"
 #include "core/runtime/strings.h"
 #include "server/domain/limits.h"
 #include "server/domain/stream.h"
@@ -21,6 +23,7 @@ namespace callboard::server {
 
 struct Session {
   std::string id;  // 32 hex digits, not to be guessed
+  v1::OpenSessionRequest opened;
   std::string principal;
   std::string revision;
   std::string surface;
@@ -39,6 +42,10 @@ struct Session {
   std::set<std::string> subscriptions;   // URIs of resources; bounded by SeatAudience
   std::map<std::string, uint64_t> pins;  // seat -> incarnation at first use; at most kPinsMax
   std::list<Session*>::iterator lru;
+  // Numbers of streams below this are taken, also in the store.
+  uint64_t reserved_streams = 1;
+  absl::Time stored_use;  // last_use as the store has it
+  bool restored = false;  // of a former term; its level-triggered notices are to be issued anew
 
   static constexpr size_t kPinsMax = 256;
 };
@@ -53,8 +60,17 @@ class SessionTable {
  public:
   SessionTable(const Limits& limits, const Budgets& budgets, uint64_t term)
       : limits_(limits), budgets_(budgets), term_(term) {}
+  // How far the store may be behind with a session's last use.
+  static constexpr absl::Duration kUseToldEvery = absl::Minutes(10);
+
+  // Runs for each stream that leaves its session, while it still knows which that is.
+  void OnDropped(absl::AnyInvocable<void(Stream&)> observer) { dropped_ = std::move(observer); }
 
   Session& Open(std::string id, const v1::OpenSessionRequest& request, absl::Time now);
+  // One of a former term. Call in the order of last use, the most recent last.
+  Session& Restore(std::string id, const v1::SessionRecord& record, absl::Time last_use,
+                   absl::Time now);
+  Stream& RestoreStream(Session& session, uint64_t number, std::string call_id, absl::Time now);
   // nullptr if unknown.
   Session* Find(std::string_view id) const;
   // Find() that counts as use.
@@ -70,13 +86,19 @@ class SessionTable {
   std::shared_ptr<Stream> AddStream(Session& session, std::string call_id);
   // A stream outside any session.
   std::shared_ptr<Stream> MakeLooseStream() const;
-  // Gives the item its id and appends it.
-  void Append(Stream& stream, StreamItem item);
+  // Whether appending so many bytes would cost the stream older items.
+  bool Overflows(const Stream& stream, size_t bytes) const;
+  static size_t BytesOf(const StreamItem& item);
+  // Gives the item its id and appends it to the stream, which is returned.
+  Stream& Append(Stream& stream, StreamItem item);
+  // Items up to here leave memory.
+  void Trim(Stream& stream, uint64_t n);
   void DropStream(Session& session, uint64_t number);
 
   struct Swept {
     std::vector<std::string> expired;    // idle for too long: to be closed
     std::vector<std::string> suspended;  // grace is over: to be suspended
+    std::vector<std::string> used;       // since the store was told, for long
   };
   // Frees finished streams whose grace is over and says which sessions are due. Looks at a slice of
   // the sessions at a time.
@@ -104,6 +126,7 @@ class SessionTable {
   core::StringMap<Session*> by_id_;
   std::list<Session*> lru_;  // most recently used first
   std::string sweep_from_;
+  absl::AnyInvocable<void(Stream&)> dropped_;
   size_t streams_ = 0;
   size_t replay_bytes_ = 0;
 };

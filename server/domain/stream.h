@@ -1,7 +1,10 @@
 // One numbered stream of a session: what may be replayed to a client that comes back.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <variant>
 
@@ -12,11 +15,19 @@
 
 namespace callboard::server {
 
+// The place of an event within its stream. A term begins at n = 1; an older one ended somewhere.
+struct StreamPosition {
+  uint64_t term = 0;
+  uint64_t n = 0;
+  auto operator<=>(const StreamPosition&) const = default;
+};
+
 // One event of a stream, with its id in place. A body over 64 KiB is not in here: its outcome has
 // a size and the body is asked of the agent anew.
 struct StreamItem {
   std::variant<v1::StreamEvent, v1::AskEvent, v1::CallOutcome> event;
-  uint64_t call_n = 0;  // number of the agent's event it came from; 0 if it was made here
+  uint64_t call_n = 0;   // number of the agent's event it came from; 0 if it was made here
+  uint32_t attempt = 0;  // of the call, that call_n belongs to
 };
 
 // Who reads a stream at the moment. Never called from inside a method that the reader called.
@@ -27,13 +38,28 @@ class StreamReader {
   virtual void Wake() = 0;
   // The stream goes on without this reader: "taken_over", "session_ended", "drain".
   virtual void EndReading(const char* reason) = 0;
-  // Number of the newest item the reader has done with.
-  virtual uint64_t consumed() const = 0;
+  // The newest item the reader has done with.
+  virtual StreamPosition consumed() const = 0;
+};
+
+// Events of one term that the store holds, without a hole.
+struct StoredRange {
+  uint64_t term = 0;
+  uint64_t first = 0;
+  uint64_t last = 0;
+  size_t bytes = 0;
+  uint64_t age = 0;   // grows from range to range over all streams
+  absl::Time stored;  // the newest of them
 };
 
 // Owned by its session (or by its call if there is no session), shared with the call and reader.
-struct Stream {
+//
+// `log` holds the newest events of this term. What is older has left memory and is read from the
+// store: ranges of `stored` below the log's floor, and all of former terms.
+struct Stream : std::enable_shared_from_this<Stream> {
   explicit Stream(core::ReplayLog<StreamItem>::Limits limits) : log(limits) {}
+
+  static constexpr int64_t kUnannounced = -1;
 
   uint64_t number = 0;     // 0: the session's own (GET) stream
   std::string session_id;  // empty: the events have no ids and nothing is replayed
@@ -42,6 +68,20 @@ struct Stream {
   bool finished = false;  // the outcome is in the log
   StreamReader* reader = nullptr;
   absl::Time idle_since;  // when the reader left or the outcome came, whichever was later
+
+  // Readers are shown this term's items up to here; kUnannounced: not even that there is a stream.
+  int64_t readable = 0;
+  uint64_t barrier = 0;    // the newest item that must be durable before it is shown
+  uint64_t stored_to = 0;  // this term's items up to here have been given to the store
+  std::deque<StoredRange> stored;
+  StreamPosition former_last;  // newest event of former terms; {0, 0}: none
+  // What the bounds have cost: all up to this event, and how many.
+  StreamPosition dropped_through;
+  uint64_t dropped = 0;
+
+  StreamPosition last(uint64_t term) const {
+    return log.last() > 0 ? StreamPosition{term, log.last()} : former_last;
+  }
 };
 
 }  // namespace callboard::server

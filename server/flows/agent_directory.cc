@@ -86,6 +86,13 @@ void AgentDirectory::GoAway(absl::Duration grace) {
   }
 }
 
+void AgentDirectory::Close() {
+  // What is still to be written, GoAway, goes; what comes is nobody's.
+  for (auto& [id, agent] : agents_) {
+    if (std::exchange(agent.info.link, nullptr) != nullptr) --linked_;
+  }
+}
+
 void AgentDirectory::SendInterest(const std::string& seat_id, v1::Interest interest) {
   const SeatRecord* seat = plane_.seats.Find(seat_id);
   AgentSession* link = seat == nullptr ? nullptr : LinkOf(seat->agent_id);

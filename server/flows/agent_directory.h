@@ -31,6 +31,8 @@ class AgentCalls : public AgentOutbox::Source {
   virtual void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) = 0;
   // Removed, or not to come back soon.
   virtual void OnSeatDown(const std::string& seat_id, const std::string& why) = 0;
+  // All items of a frame have been taken.
+  virtual void OnTurnEnd() = 0;
 };
 
 // What sessions and watchers want to know of seats.
@@ -74,6 +76,8 @@ class AgentDirectory final : public AgentSession::Host {
   AgentSession* LinkOf(std::string_view agent_id) const;
   const AgentInfo* Find(std::string_view agent_id) const;
   void GoAway(absl::Duration grace);
+  // Nothing more is taken from agents.
+  void Close();
   // Nothing happens while the seat's agent is not linked.
   void SendInterest(const std::string& seat_id, v1::Interest interest);
   // Ages seats, forgets agents without seats.
@@ -87,7 +91,10 @@ class AgentDirectory final : public AgentSession::Host {
   void OnInventory(AgentSession& session) override;
   void OnItem(AgentSession& session, v1::AgentItem& item) override;
   void OnFrameBegin() override { plane_.ready->BeginTurn(); }
-  void OnFrameEnd() override { plane_.ready->Run(); }
+  void OnFrameEnd() override {
+    calls_.OnTurnEnd();
+    plane_.ready->Run();
+  }
   void OnGone(AgentSession& session, const absl::Status& status) override;
 
  private:

@@ -25,8 +25,60 @@ LiveCall* CallFlow::Find(const CallId& id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
+CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
+                   absl::AnyInvocable<void(const CallId&)> ended_hook)
+    : plane_(plane),
+      durable_(durable),
+      receipts_(receipts),
+      audience_(audience),
+      ended_hook_(std::move(ended_hook)) {
+  durable_.OnReadable([this](Stream& stream) { OnReadable(stream); });
+  receipts_.OnDurable([this](Execution& record) { OnReceipt(record); });
+}
+
+void CallFlow::LeaveWaiting(const LiveCall& call) {
+  auto waiting = waiting_.find(call.seat_id);
+  if (call.step != CallStep::kWaiting || waiting == waiting_.end()) return;
+  std::erase(waiting->second, call.order);
+  if (waiting->second.empty()) waiting_.erase(waiting);
+}
+
+void CallFlow::CountStarted(LiveCall& call) {
+  Session* session = plane_.sessions.Find(call.request.session_id());
+  if (session != nullptr && !std::exchange(call.counted, true)) ++session->started_calls;
+}
+
+void CallFlow::UncountStarted(LiveCall& call) {
+  Session* session = plane_.sessions.Find(call.request.session_id());
+  if (std::exchange(call.counted, false) && session != nullptr) --session->started_calls;
+}
+
+bool CallFlow::StoreFirst(LiveCall& call, const std::string& journal_id) {
+  const bool keyed = !call.request.idempotency_key().empty();
+  const bool known = call.recorded && call.recorded_journal == journal_id;
+  if (keyed ? known && call.may_be_sent : known || !call.recorded) return false;
+  call.step = CallStep::kStoring;
+  call.journal_id = journal_id;
+  Record(call);
+  durable_.OnceDurable(lifetime_.Wrap([this, order = call.order, attempt = call.attempt] {
+    auto found = calls_.find(order);
+    if (found == calls_.end() || found->second->ended || found->second->attempt != attempt ||
+        found->second->step != CallStep::kStoring) {
+      return;
+    }
+    found->second->may_be_sent = true;
+    Send(*found->second);
+  }));
+  return true;
+}
+
 void CallFlow::Send(LiveCall& call) {
   call.retry_at = absl::InfiniteFuture();
+  if (call.params_lost) {
+    return EndOwn(call, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
+                  "the control plane was restarted before the call was sent, and its params were "
+                  "too large to be stored; nothing ran, call again");
+  }
   const SeatRecord* seat = plane_.seats.Find(call.seat_id);
   AgentSession* link = agents_->LinkOf(call.agent_id);
   if (link == nullptr || seat == nullptr || seat->presence != Presence::kLinked) {
@@ -35,6 +87,7 @@ void CallFlow::Send(LiveCall& call) {
     SetPhase(call, v1::CALL_CONNECTING, "waiting for the seat's agent to connect");
     return NoteSoon(call);
   }
+  if (StoreFirst(call, agents_->Find(call.agent_id)->journal_id)) return;
   call.step = CallStep::kInOutbox;
   link->outbox().Dispatch(call.id);
   link->ScheduleFlush();
@@ -105,11 +158,9 @@ absl::Duration CallFlow::RetryDelay(uint32_t attempt) {
 
 void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& why) {
   ++call.attempt;
-  if (call.started) {
-    if (Session* session = plane_.sessions.Find(call.request.session_id())) {
-      --session->started_calls;
-    }
-  }
+  UncountStarted(call);
+  call.hold_to = 0;
+  call.held_progress.reset();
   call.queued = call.started = false;
   call.started_at = call.exit_by = absl::InfiniteFuture();
   call.have_n = call.acked_n = call.acked_offset = 0;
@@ -119,6 +170,7 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   call.asks.clear();
   call.answers.clear();
   if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;
+  if (call.recorded) Record(call);
   SetPhase(call, v1::CALL_RETRYING,
            fmt::format("retry {} of {}: {}", call.attempt, kAttemptsMax, why));
   if (delay > absl::ZeroDuration()) {
@@ -184,6 +236,7 @@ void CallFlow::EndLostOrphans(const std::string& agent_id,
     Execution* record = plane_.executions.Find(id);
     if (record == nullptr || record->over()) continue;
     record->settled = true;
+    receipts_.Add(*record, false);
     Ending ending;
     ending.outcome = v1::LOST;
     ending.reason = reason;
@@ -191,6 +244,7 @@ void CallFlow::EndLostOrphans(const std::string& agent_id,
     ending.message = std::string(message);
     plane_.executions.End(*record, ending, Now());
     ended_hook_(id);
+    TellFollowers(id);
   }
   if (orphans.empty()) orphans_.erase(agent_id);
 }
@@ -251,23 +305,26 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
   const bool finished = state.phase() == v1::CallState::FINISHED;
   if (call == nullptr) {
     if (record->agent_outcome && state.phase() != v1::CallState::JOB) {
-      record->settled = true;
-      return AddVerdict(link, id, state.attempt(), v1::Verdict::SETTLE);
+      // Without a verdict the agent keeps it until it is told to forget.
+      return SettleAtAgent(id, link.agent_id());
     }
     const bool unwanted = record->over() && !finished &&
                           (record->outcome == v1::CANCELLED || record->outcome == v1::EXPIRED);
     return AddVerdict(link, id, state.attempt(),
                       unwanted ? v1::Verdict::CANCEL : v1::Verdict::CONTINUE);
   }
+  if (std::exchange(call->former, false)) Return(*call, state);
   if (state.attempt() < call->attempt) {
     // The newer attempt is sent again, unless it is over.
-    if (call->ended) AddVerdict(link, id, state.attempt(), v1::Verdict::SETTLE);
-    return;
+    if (!call->ended) return;
+    if (record != nullptr && !record->receipt_durable) return SettleAtAgent(id, link.agent_id());
+    return AddVerdict(link, id, state.attempt(), v1::Verdict::SETTLE);
   }
   if (core::Planted(core::PlantedBug::kRerunAfterCut) && call->started && !call->ended) {
     call->idempotent = true;
     return Retry(*call, absl::ZeroDuration(), "link lost");
   }
+  LeaveWaiting(*call);
   call->step = CallStep::kSent;
   call->journal_id = link.hello().journal_id();
   if (call->ended && !call->outcome_seen && !finished) {
@@ -281,6 +338,10 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
 }
 
 void CallFlow::OnMissing(LiveCall& call, const std::string& journal_id) {
+  if (std::exchange(call.former, false)) {
+    UncountStarted(call);
+    call.queued = true;  // if it never started it was there
+  }
   if (call.ended) {
     if (Execution* record = plane_.executions.Find(call.id)) record->settled = true;
     if (call.outcome_seen && !call.body.complete()) {
@@ -361,10 +422,22 @@ void CallFlow::OnNewIncarnation(const std::string& seat_id, uint64_t incarnation
 // ---- acknowledgements ---------------------------------------------------------------------------
 
 std::pair<uint64_t, uint64_t> CallFlow::AckPoint(const LiveCall& call) const {
-  if (call.stream != nullptr && call.stream->reader != nullptr) {
-    // What the reader has not done with stays at the agent.
-    const StreamItem* unread = call.stream->log.Find(call.stream->reader->consumed() + 1);
-    if (unread != nullptr && unread->call_n > 0) return {unread->call_n - 1, 0};
+  if (const Stream* stream = call.stream.get(); stream != nullptr) {
+    const auto readable = static_cast<uint64_t>(std::max<int64_t>(0, stream->readable));
+    uint64_t done = stream->log.last();
+    if (stream->reader != nullptr) {
+      // What the reader has not done with stays at the agent.
+      const StreamPosition consumed = stream->reader->consumed();
+      done = consumed.term == plane_.term ? consumed.n : 0;
+    }
+    // And so does what the store may still lose, but for progress.
+    if (readable < stream->barrier) {
+      if (readable < stream->log.floor()) return {call.acked_n, call.acked_offset};
+      done = std::min(done, readable);
+    }
+    const StreamItem* left = stream->log.Find(done + 1);
+    while (left != nullptr && left->call_n == 0) left = stream->log.Find(++done + 1);
+    if (left != nullptr && left->attempt == call.attempt) return {left->call_n - 1, 0};
   }
   if (call.outcome_seen && call.body.size > 0) return {call.outcome_n - 1, call.body.consumed};
   return {call.have_n, call.event_body.active ? call.event_body.received : 0};

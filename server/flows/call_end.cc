@@ -9,6 +9,8 @@
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
+#include "server/flows/keyed_source.h"
+#include "server/flows/store_key.h"
 
 namespace callboard::server {
 namespace {
@@ -43,7 +45,12 @@ CallFlow::~CallFlow() {
       if (stream->reader != nullptr) readers.push_back(stream->reader);
     }
   }
+  std::vector<KeyedSource*> followers;
+  for (const auto& [id, sources_of] : followers_) {
+    followers.insert(followers.end(), sources_of.begin(), sources_of.end());
+  }
   lifetime_.Renew();
+  for (KeyedSource* source : followers) source->PlaneGone();
   for (InvokeSource* source : sources) source->PlaneGone();
   for (StreamReader* reader : readers) reader->Wake();
 }
@@ -55,6 +62,8 @@ absl::Duration CallFlow::Slack() const {
 // ---- budgets ------------------------------------------------------------------------------------
 
 absl::Time CallFlow::BudgetAt(const LiveCall& call) const {
+  // Whether it waits or runs only its agent knows.
+  if (call.former) return call.hard_at;
   const absl::Time queue_end = call.created + call.queue_budget;
   if (call.sent_at == absl::InfiniteFuture()) return queue_end;
   if (call.started && call.attempt == 1) return call.started_at + call.run_budget + Slack();
@@ -153,6 +162,7 @@ void CallFlow::Cancel(LiveCall& call, v1::Cancel::Why why, v1::Reason reason, bo
   if (!call.started && wait_for_agent && agents_->LinkOf(call.agent_id) != nullptr) {
     call.cancel_reason = reason;
     call.cancel_by = Now() + Slack();
+    Record(call);  // a cancel that was accepted outlives us
     return Arm(call);
   }
   EndOwn(call, v1::CANCELLED, reason, CertaintyNow(call),
@@ -168,6 +178,7 @@ bool CallFlow::CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reas
   LiveCall* call = Find(id);
   if (call == nullptr || call->ended) return false;
   Cancel(*call, why, reason, true);
+  receipts_.Write();
   return true;
 }
 
@@ -265,6 +276,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
       record == nullptr ? !call.ended : plane_.executions.End(*record, ending, Now());
   if (!first && !core::Planted(core::PlantedBug::kDoubleTerminal)) {
     // Late: the receipt is complete now, the caller has been told long ago.
+    if (record != nullptr) receipts_.Add(*record, false);
     if (!call.job_open) SettleAtAgent(call.id, call.agent_id);
     // A body that came too late is nobody's.
     call.have_n = call.outcome_n;
@@ -274,40 +286,52 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   LogEnd(call, ending, record == nullptr ? "" : record->tool);
   if (Session* session = plane_.sessions.Find(call.request.session_id()); session && first) {
     session->calls.erase(call.order);
-    if (call.started) --session->started_calls;
     session->quiet_since = Now();
     if (ending.outcome == v1::RESULT) {
       audience_.OnResult(*session, call.request.method(), call.request.params());
     }
   }
+  UncountStarted(call);
   plane_.requests.Remove(call.request.session_id(), call.request.client_request_id(), call.id);
   if (AgentSession* link = agents_->LinkOf(call.agent_id)) {
     if (call.step == CallStep::kInOutbox) link->outbox().Withdraw(call.id);
     link->outbox().DropBodies(call.id);
   }
-  if (call.step == CallStep::kWaiting) {
-    auto waiting = waiting_.find(call.seat_id);
-    if (waiting != waiting_.end()) {
-      std::erase(waiting->second, call.order);
-      if (waiting->second.empty()) waiting_.erase(waiting);
-    }
-  }
+  LeaveWaiting(call);
   call.ended = true;
+  call.former = false;
   call.timer.Cancel();
   call.asks.clear();
   call.params.reset();
   ended_.insert(call.order);
   ended_hook_(call.id);
+  const bool by_reference = outcome.body().has_size();
+  const bool resumable = call.stream != nullptr && !call.stream->session_id.empty();
+  // A body that is still with the agent may be asked for by whoever comes back, also after a
+  // restart.
+  call.record_kept = by_reference && resumable;
+  if (record != nullptr) {
+    if (call.recorded) receipts_.KeepOutcome(*record, outcome);
+    receipts_.Add(*record, call.recorded && !call.record_kept);
+  }
   if (call.stream != nullptr) {
     const bool by_agent = ending.from_agent;
     call.stream->finished = true;
     call.stream->idle_since = Now();
-    Append(call, {std::move(outcome), by_agent ? call.outcome_n : 0});
+    durable_.Append(*call.stream, {std::move(outcome), by_agent ? call.outcome_n : 0, call.attempt},
+                    DurableLog::Wait::kDurable);
+    if (call.record_kept) Record(call);
   } else if (call.source != nullptr) {
     call.source->SetOutcome(std::move(outcome));
+  } else if (by_reference && !call.request.idempotency_key().empty()) {
+    call.kept_outcome = std::move(outcome);
+    call.kept_until = Now() + plane_.config.budgets.session_grace;
   } else {
-    OnDelivered(call.id);
+    const CallId id = call.id;
+    OnDelivered(id);
+    return TellFollowers(id);
   }
+  TellFollowers(call.id);
 }
 
 void CallFlow::OnDelivered(const CallId& id) {
@@ -322,15 +346,35 @@ void CallFlow::OnDelivered(const CallId& id) {
 
 void CallFlow::SettleAtAgent(const CallId& id, const std::string& agent_id) {
   Execution* record = plane_.executions.Find(id);
-  if (record != nullptr) {
-    if (record->settled) return;
-    record->settled = true;
+  if (record == nullptr) {
+    if (AgentSession* link = agents_->LinkOf(agent_id)) link->Settle(id);
+    return;
   }
-  if (AgentSession* link = agents_->LinkOf(agent_id)) link->Settle(id);
+  if (record->settled) return;
+  record->settle_wanted = true;
+  if (record->receipt_durable) OnReceipt(*record);
+}
+
+// The store has the receipt: the agent may forget.
+void CallFlow::OnReceipt(Execution& record) {
+  if (!std::exchange(record.settle_wanted, false)) return;
+  record.settled = true;
+  AgentSession* link = agents_->LinkOf(record.agent_id);
+  if (link == nullptr) return;
+  // They come by the block.
+  link->outbox().Settle(record.call_id);
+  link->outbox().SettlesDue();
+  link->ScheduleFlush();
 }
 
 void CallFlow::Forget(LiveCall& call) {
   const uint64_t order = call.order;
+  const Execution* record = plane_.executions.Find(call.id);
+  if (call.record_kept && record != nullptr) {
+    receipts_.Add(*record, /*erase_call=*/true);
+  } else if (call.record_kept) {
+    durable_.Put(StoreKey::OfCall(call.id), "");
+  }
   ended_.erase(order);
   held_statuses_.erase(order);
   by_id_.erase(call.id);
@@ -356,6 +400,8 @@ void CallFlow::OnSourceGone(const CallId& id, bool lost) {
   for (const uint64_t ask : std::exchange(call->asks, {})) {
     AnswerAsk(*call, ask, "", R"({"code":-32000,"message":"the client is gone"})");
   }
+  call->caller_left = true;
+  Record(*call);
   AckLater(*call);
 }
 
@@ -405,6 +451,7 @@ void CallFlow::SuspendSession(Session& session) {
     Cancel(*found->second, v1::Cancel::CLIENT, v1::CANCELLED_SESSION_ENDED, false);
   }
   plane_.sessions.Suspend(session);
+  durable_.TouchSession(session);
 }
 
 bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
@@ -439,7 +486,9 @@ void CallFlow::Sweep() {
   for (const uint64_t order : ended_) {
     LiveCall& call = *calls_.at(order);
     const bool unread = call.stream != nullptr && call.stream->reader == nullptr;
-    if (unread && call.stream->session_id.empty()) {
+    const bool unasked =
+        call.stream == nullptr && call.source == nullptr && Now() >= call.kept_until;
+    if (unasked || (unread && call.stream->session_id.empty())) {
       delivered.push_back(call.id);
     } else if (!call.body.complete() && Now() >= call.hard_at &&
                agents_->LinkOf(call.agent_id) == nullptr) {

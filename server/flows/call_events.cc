@@ -9,17 +9,12 @@
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/client_capabilities.h"
-#include "server/flows/invoke_source.h"
 
 namespace callboard::server {
 namespace {
 
 constexpr size_t kAsksMax = 64;
 constexpr size_t kInlineMax = 64 << 10;
-constexpr absl::Duration kStatusEvery = absl::Seconds(1);
-// A queued call's place is told when it changes, and at least this often: clients measure silence.
-constexpr absl::Duration kNoteEvery = absl::Seconds(5);
-constexpr absl::Duration kFirstNoteAfter = absl::Milliseconds(250);  // a short wait is no news
 
 // The body of an event other than its outcome; nullptr if it has none.
 v1::Body* BodyOf(v1::CallEvent& event) {
@@ -76,6 +71,8 @@ void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
     return WakeReader(*call);
   }
   if (event.n() <= call->have_n || call->event_body.active) return;  // known already
+  // What a former control plane had acknowledged but not stored, progress, is gone over there.
+  if (std::exchange(call->may_jump, false)) call->have_n = event.n() - 1;
   if (event.n() != call->have_n + 1) {
     // A hole: a fault of the peer, mended by asking for what is missing.
     Continue(link, *call);
@@ -105,14 +102,17 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
   if (record != nullptr && event.has_outcome()) {
     const Ending ending = EndingOf(event.outcome());
     plane_.executions.End(*record, ending, Now());
+    receipts_.Add(*record, false);
     ended_hook_(id);
+    TellFollowers(id);
   }
   if (over) {
     if (const auto mine = orphans_.find(link.agent_id()); mine != orphans_.end()) {
       mine->second.erase(id);
     }
-    if (record != nullptr) record->settled = true;
-    return link.Settle(id);
+    if (record == nullptr) return link.Settle(id);
+    record->settled = false;  // it came although it was told to forget: once more, then
+    return SettleAtAgent(id, link.agent_id());
   }
   if (event.has_ask()) {
     // Whoever could be asked has gone with the control plane or the session that knew the call.
@@ -161,7 +161,7 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   received += chunk.bytes().size();
   if (of_outcome) {
     // Nobody will ever read the body of an outcome that came after the caller was told.
-    if (call->source == nullptr && call->stream == nullptr) {
+    if (call->source == nullptr && call->stream == nullptr && !call->kept_outcome) {
       call->body.consumed = received;
       return AckLater(*call);
     }
@@ -202,10 +202,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
         if (!call.ever_started && call.queued) call.sent_at = Now();
         call.started = call.ever_started = true;
         call.started_at = Now();
-        if (Session* session = plane_.sessions.Find(call.request.session_id());
-            session != nullptr && !call.ended) {
-          ++session->started_calls;
-        }
+        if (!call.ended) CountStarted(call);
       }
       call.incarnation = event.started().incarnation();
       call.note_at = absl::InfiniteFuture();
@@ -225,9 +222,15 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
       if (call.request.progress_token().empty()) return AckLater(call);
       std::string params = core::SetMember(event.progress().inline_(), "progressToken",
                                            call.request.progress_token());
+      if (n <= call.hold_to) {
+        // A newer one may have been shown before the restart: its value must not fall.
+        call.held_progress = {n, std::move(params)};
+        return n == call.hold_to ? ReleaseHeld(call) : AckLater(call);
+      }
       return Publish(call, n, "notifications/progress", std::move(params));
     }
     case v1::CallEvent::kLog:
+      ReleaseHeld(call);
       call.have_n = n;
       if (const Session* session = plane_.sessions.Find(call.request.session_id());
           session != nullptr && !WantsLog(*session, event.log().inline_())) {
@@ -236,11 +239,13 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
       return Publish(call, n, "notifications/message",
                      std::move(*event.mutable_log()->mutable_inline_()));
     case v1::CallEvent::kNotification:
+      ReleaseHeld(call);
       call.have_n = n;
       if (event.notification().ask_n() != 0) return TakeAskBack(call, n, event.notification());
       return Publish(call, n, event.notification().method(),
                      std::move(*event.mutable_notification()->mutable_params()->mutable_inline_()));
     case v1::CallEvent::kAsk:
+      ReleaseHeld(call);
       call.have_n = n;
       return TakeAsk(call, n, *event.mutable_ask(),
                      std::move(*event.mutable_ask()->mutable_params()->mutable_inline_()));
@@ -249,7 +254,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
     case v1::CallEvent::kClosed: {
       call.have_n = n;
       call.job_open = false;
-      Execution* record = plane_.executions.Find(call.id);
+      const Execution* record = plane_.executions.Find(call.id);
       if (record != nullptr && call.ended && call.source == nullptr && call.stream == nullptr) {
         return OnDelivered(call.id);
       }
@@ -263,6 +268,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
 }
 
 void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
+  ReleaseHeld(call);
   v1::Outcome& outcome = *event.mutable_outcome();
   call.outcome_seen = true;
   call.outcome_n = event.n();
@@ -284,6 +290,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
   if (outcome.reason() == v1::WRONG_INCARNATION) {
     if (Session* session = plane_.sessions.Find(call.request.session_id())) {
       session->pins.erase(call.seat_id);
+      durable_.TouchSession(*session);
     }
   }
   const Ending ending = EndingOf(outcome);
@@ -304,8 +311,10 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
         core::MakeErrorObject(core::kMethodNotFound,
                               fmt::format("the client does not offer '{}'", ask.method())));
   }
+  // After a restart the client has its grace to come back.
+  const bool returning = Now() < call.restored_at + plane_.config.budgets.session_grace;
   if (call.ended || session == nullptr || call.asks.size() >= kAsksMax || !OpenStream(call) ||
-      call.stream->reader == nullptr) {
+      (call.stream->reader == nullptr && !returning)) {
     AckLater(call);
     return AnswerAsk(
         call, n, "",
@@ -317,7 +326,8 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
   event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());
   event.set_params(std::move(params));
-  Append(call, {std::move(event), n});
+  durable_.Append(*call.stream, {std::move(event), n, call.attempt}, DurableLog::Wait::kDurable);
+  if (call.recorded) Record(call);
 }
 
 // The backend no longer wants an answer. Nothing is told of an ask that is answered already.
@@ -341,6 +351,7 @@ bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer
     if (ask_id != prefix + std::to_string(n)) continue;
     call->asks.erase(n);
     AnswerAsk(*call, n, answer.result(), answer.error());
+    if (call->recorded) Record(*call);
     return true;
   }
   return false;
@@ -381,167 +392,6 @@ void CallFlow::SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask
     link.outbox().AddBody(call.id, call.attempt, ask_n, std::make_shared<const std::string>(text));
   }
   link.ScheduleFlush();
-}
-
-// ---- streams ------------------------------------------------------------------------------------
-
-bool CallFlow::OpenStream(LiveCall& call) {
-  if (call.stream != nullptr) return true;
-  if (call.request.never_open_stream() || call.source == nullptr || call.ended) return false;
-  call.accept_at = absl::InfiniteFuture();
-  std::shared_ptr<Stream> stream;
-  if (Session* session = plane_.sessions.Find(call.request.session_id())) {
-    stream = plane_.sessions.AddStream(*session, call.id.str());
-  } else {
-    stream = plane_.sessions.MakeLooseStream();
-    stream->call_id = call.id.str();
-  }
-  if (stream == nullptr) {  // too many: the call goes on with its outcome alone
-    call.request.set_never_open_stream(true);
-    return false;
-  }
-  call.stream = stream;
-  ShowStatus(call);
-  call.source->Accept(std::move(stream), plane_.term);
-  return true;
-}
-
-void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params) {
-  if (call.ended || !OpenStream(call)) return AckLater(call);
-  v1::StreamEvent event;
-  event.set_method(method);
-  event.set_params(std::move(params));
-  Append(call, {std::move(event), n});
-  // Without a reader it is stored, which counts as consumed.
-  if (call.stream->reader == nullptr) AckLater(call);
-}
-
-void CallFlow::Append(LiveCall& call, StreamItem item) {
-  plane_.sessions.Append(*call.stream, std::move(item));
-  WakeReader(call);
-}
-
-void CallFlow::WakeReader(LiveCall& call) {
-  if (call.stream != nullptr) {
-    if (call.stream->reader != nullptr) call.stream->reader->Wake();
-  } else if (call.source != nullptr) {
-    call.source->WakeBody();
-  }
-}
-
-void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message) {
-  Execution* record = plane_.executions.Find(call.id);
-  if (call.ended || record == nullptr) return;
-  record->phase = phase;
-  record->ahead = phase == v1::CALL_QUEUED ? call.ahead : 0;
-  record->message = std::move(message);
-  if (call.stream == nullptr || call.source == nullptr) return;
-  if (Now() >= call.last_status + kStatusEvery) {
-    ShowStatus(call);
-  } else {
-    held_statuses_.insert(call.order);
-  }
-}
-
-void CallFlow::ShowStatus(LiveCall& call) {
-  const Execution* record = plane_.executions.Find(call.id);
-  if (call.ended || call.source == nullptr || record == nullptr) return;
-  call.last_status = Now();
-  v1::CallStatus status;
-  status.set_phase(record->phase);
-  status.set_ahead(record->ahead);
-  status.set_attempt(call.attempt);
-  status.set_attempts_max(call.idempotent ? 3 : 1);
-  status.set_message(record->message);
-  call.source->SetStatus(std::move(status));
-}
-
-void CallFlow::NoteSoon(LiveCall& call) {
-  if (!call.request.progress_token().empty() && !call.ever_started) {
-    call.note_at = std::max(Now() + kFirstNoteAfter, call.last_note + kStatusEvery);
-  }
-  Arm(call);
-}
-
-void CallFlow::NoteQueue(LiveCall& call) {
-  const bool away = agents_->LinkOf(call.agent_id) == nullptr;
-  const bool waits = call.queued || away;
-  call.note_at = waits ? Now() + kNoteEvery : absl::InfiniteFuture();
-  // On its way to the agent again, or its tool has told progress in another attempt.
-  if (!waits || call.ever_started) return;
-  call.last_note = Now();
-  ++call.notes;
-  std::string message = away              ? "waiting for the seat's agent to connect"
-                        : call.ahead == 0 ? std::string("queued: next in line")
-                                          : fmt::format("queued: {} before this call", call.ahead);
-  const SeatRecord* seat = plane_.seats.Find(call.seat_id);
-  if (!away && seat != nullptr && seat->state.running_size() > 0) {
-    const auto running = CallId::From(seat->state.running(0));
-    const Execution* other = running ? plane_.executions.Find(*running) : nullptr;
-    if (other != nullptr && !other->over() && other->started <= Now()) {
-      message += fmt::format("; {} is busy with '{}' for {:.0f} s", seat->display_name,
-                             other->tool.empty() ? other->method : other->tool,
-                             absl::ToDoubleSeconds(Now() - other->started));
-    }
-  }
-  // Progress has to grow with every note, and the tool's own begins at 0: so from -1 towards 0.
-  std::string params =
-      fmt::format(R"({{"progressToken":{},"progress":{:.6g},"message":{}}})",
-                  call.request.progress_token(), -1.0 / call.notes, core::QuoteJson(message));
-  Publish(call, 0, "notifications/progress", std::move(params));
-}
-
-// ---- what the sources ask for -------------------------------------------------------------------
-
-std::optional<CallFlow::Piece> CallFlow::TakePiece(const CallId& id) {
-  LiveCall* call = Find(id);
-  if (call == nullptr || call->body.pieces.empty() || call->body.restarting) return std::nullopt;
-  Piece piece;
-  piece.bytes = std::move(call->body.pieces.front());
-  call->body.pieces.pop_front();
-  call->body.taken += piece.bytes.size();
-  piece.last = call->body.taken == call->body.size;
-  return piece;
-}
-
-CallFlow::BodyState CallFlow::StateOfBody(const CallId& id) const {
-  const LiveCall* call = Find(id);
-  if (call == nullptr || call->body.lost || call->body.size == 0) return BodyState::kGone;
-  return call->body.restarting ? BodyState::kComing : BodyState::kReady;
-}
-
-CallFlow::BodyState CallFlow::PrepareBody(const CallId& id) {
-  LiveCall* call = Find(id);
-  const BodyState state = StateOfBody(id);
-  if (state != BodyState::kReady || call->body.taken == 0) return state;
-  // A part has gone to a reader that is no more: from the start, then.
-  call->body.pieces.clear();
-  call->body.received = call->body.taken = call->body.consumed = 0;
-  call->body.restarting = true;
-  call->acked_offset = 0;
-  if (AgentSession* link = agents_->LinkOf(call->agent_id)) {
-    Continue(*link, *call);
-    link->ScheduleFlush();
-  }
-  return BodyState::kComing;
-}
-
-void CallFlow::OnConsumed(const CallId& id, uint64_t body_bytes) {
-  LiveCall* call = Find(id);
-  if (call == nullptr) return;
-  if (body_bytes > 0) {
-    call->body.consumed += body_bytes;
-    call->window_used += body_bytes;
-    const uint32_t most = plane_.config.limits.window_max;
-    if (call->window_used >= call->window && call->window < most) {
-      call->window = std::min(2 * call->window, most);
-      call->window_used = 0;
-      call->window_changed = true;
-    }
-  } else if (call->outcome_seen && call->body.size == 0) {
-    return;  // a small outcome: settled, not acknowledged
-  }
-  AckLater(*call);
 }
 
 }  // namespace callboard::server

@@ -17,23 +17,29 @@
 #include "core/runtime/event_source.h"
 #include "core/runtime/lifetime.h"
 #include "server/flows/agent_directory.h"
+#include "server/flows/durable_log.h"
 #include "server/flows/live_call.h"
 #include "server/flows/plane.h"
+#include "server/flows/receipts.h"
 #include "server/flows/seat_audience.h"
 
 namespace callboard::server {
+
+class KeyedSource;
 
 // Loop thread, owned by ControlPlane::Impl. Bounds: open_executions_max calls, per session
 // calls_per_session_max; a call holds at most a window of its outcome's body. No consumer is called
 // from inside (see ReadyQueue).
 //
 // Sources: call_invoke.cc (admission), call_dispatch.cc (towards the agent, after cuts),
-// call_events.cc (from the agent), call_end.cc (budgets, cancel, end, settle).
+// call_events.cc (from the agent), call_streams.cc (streams and bodies, towards readers),
+// call_end.cc (budgets, cancel, end, settle), call_durable.cc (what the store is told, calls of a
+// former control plane), call_keys.cc (idempotency keys).
 class CallFlow final : public AgentCalls {
  public:
   // `ended_hook` runs when a call has ended; it must not call back into the flow.
-  CallFlow(Plane& plane, SeatAudience& audience, absl::AnyInvocable<void(const CallId&)> ended_hook)
-      : plane_(plane), audience_(audience), ended_hook_(std::move(ended_hook)) {}
+  CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
+           absl::AnyInvocable<void(const CallId&)> ended_hook);
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }
 
@@ -53,10 +59,23 @@ class CallFlow final : public AgentCalls {
   size_t open_asks() const;
   // Statuses that were held back, and streams whose grace is over.
   void Sweep();
+  // What is known of the open calls and their streams goes to the store: an orderly end follows.
+  void PutAll();
+
+  // ---- at start, after sessions, streams and receipts ----
+  struct StoredOutcome {
+    v1::CallOutcome outcome;  // without its inline body
+    uint64_t call_n = 0;
+  };
+  // `have_n`: of its present attempt, as the stored events tell. `outcome`: it has one.
+  void Restore(const CallId& id, const v1::CallRecord& record, uint64_t have_n,
+               const StoredOutcome* outcome);
 
   // ---- for the sources ----
   const core::Lifetime& lifetime() const { return lifetime_; }
   Plane& plane() { return plane_; }
+  DurableLog& durable() { return durable_; }
+  Receipts& receipts() { return receipts_; }
   struct Piece {
     std::string bytes;
     bool last = false;
@@ -70,6 +89,11 @@ class CallFlow final : public AgentCalls {
   void OnDelivered(const CallId& id);
   // `lost`: its consumer is gone, not replaced.
   void OnSourceGone(const CallId& id, bool lost);
+  // A call's outcome for somebody else; nullopt while it is open. `reply` runs inline or later.
+  using OutcomeReply = absl::AnyInvocable<void(v1::CallOutcome)>;
+  void Follow(const CallId& id, KeyedSource* source);
+  void Unfollow(const CallId& id, KeyedSource* source);
+  void OutcomeOf(const CallId& id, OutcomeReply reply);
   void OnReaderGone(Stream& stream);
   void AddReader(const std::string& session_id);
   void RemoveReader(const std::string& session_id);
@@ -87,6 +111,7 @@ class CallFlow final : public AgentCalls {
   void OnSeatUp(const std::string& seat_id) override;
   void OnNewIncarnation(const std::string& seat_id, uint64_t incarnation) override;
   void OnSeatDown(const std::string& seat_id, const std::string& why) override;
+  void OnTurnEnd() override { durable_.Flush(); }
 
  private:
   using Calls = std::map<uint64_t, std::unique_ptr<LiveCall>>;
@@ -126,6 +151,32 @@ class CallFlow final : public AgentCalls {
   void AckLater(LiveCall& call);
   std::pair<uint64_t, uint64_t> AckPoint(const LiveCall& call) const;
 
+  void LeaveWaiting(const LiveCall& call);
+  void CountStarted(LiveCall& call);
+  void UncountStarted(LiveCall& call);
+  // Nothing is sent that might be sent again after a restart without the store knowing of it.
+  bool StoreFirst(LiveCall& call, const std::string& journal_id);
+
+  // call_keys.cc
+  std::string KeyScope(const LiveCall& call, const Session* session) const;
+  static std::string ArgumentsDigest(const LiveCall& call);
+  // The answer to a call whose key is known; nullptr: it is to run.
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> TakeKeyed(LiveCall& call, Session* session,
+                                                                const std::string& scope,
+                                                                const std::string& digest);
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> Reattach(LiveCall& call,
+                                                               const v1::InvokeRequest& request);
+  void TellFollowers(const CallId& id);
+
+  // call_durable.cc
+  void Record(LiveCall& call, bool all_stored = false);
+  void RestoreEnded(LiveCall& call, const v1::CallRecord& record, const StoredOutcome& outcome);
+  void RestoreOpen(LiveCall& call, const v1::CallRecord& record);
+  void Return(LiveCall& call, const v1::CallState& state);
+  void ReleaseHeld(LiveCall& call);
+  void OnReceipt(Execution& record);
+  void OnReadable(Stream& stream);
+
   // call_events.cc
   void OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event);
   void TakeEvent(LiveCall& call, v1::CallEvent& event);
@@ -148,6 +199,7 @@ class CallFlow final : public AgentCalls {
                   const v1::AskAnswer& said);
 
   // call_end.cc
+  void KeepOutcome(LiveCall& call, Execution& record, const v1::CallOutcome& outcome);
   void Arm(LiveCall& call);
   void OnTimer(uint64_t order);
   absl::Time BudgetAt(const LiveCall& call) const;
@@ -166,7 +218,10 @@ class CallFlow final : public AgentCalls {
   void Forget(LiveCall& call);
 
   Plane& plane_;
+  DurableLog& durable_;
+  Receipts& receipts_;
   SeatAudience& audience_;
+  std::map<CallId, std::vector<KeyedSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.
   std::map<std::string, std::set<CallId>> orphans_;

@@ -12,6 +12,7 @@ namespace callboard::server {
 namespace {
 
 constexpr size_t kInlineMax = 64 << 10;
+constexpr size_t kKeyBytesMax = 256;
 
 absl::Duration Millis(uint64_t ms) {
   return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ms, 1ull << 40)));
@@ -66,7 +67,16 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
   call.request = std::move(request);
   call.created = Now();
   call.window = plane_.config.limits.window;
-  if (auto refusal = Admit(call, session)) return Refuse(call.request, *std::move(refusal));
+  auto refusal = Admit(call, session);
+  std::string key_scope;
+  std::string digest;
+  if (!call.request.idempotency_key().empty() && !call.seat_id.empty()) {
+    key_scope = KeyScope(call, session);
+    digest = ArgumentsDigest(call);
+    // Before a refusal for a reason of now: the call may have been made already.
+    if (auto source = TakeKeyed(call, session, key_scope, digest)) return source;
+  }
+  if (refusal) return Refuse(call.request, *std::move(refusal));
   if (session != nullptr && call.request.method() == "resources/unsubscribe" &&
       audience_.KeepsSubscription(*session, call.request.params())) {
     v1::CallOutcome done;
@@ -94,6 +104,12 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
   record.client_request_id = request_id;
   record.method = call.request.method();
   record.tool = call.tool;
+  record.principal = call.request.principal();
+  if (record.principal.empty() && session != nullptr) record.principal = session->principal;
+  if (!key_scope.empty()) {
+    plane_.executions.SetKey(record, std::move(key_scope), call.request.idempotency_key(),
+                             std::move(digest));
+  }
   call.order = record.order;
   if (session != nullptr) session->calls.insert(call.order);
   calls_.emplace_hint(calls_.end(), call.order, std::move(owned));
@@ -124,6 +140,18 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
   const Limits& limits = plane_.config.limits;
   if (plane_.draining) {
     return Refusal{v1::DRAINING, "the control plane is shutting down; try again shortly"};
+  }
+  const bool durable =
+      !request.idempotency_key().empty() ||
+      (session != nullptr && !request.never_open_stream() && request.open_stream_after_ms() == 0);
+  if (durable) {
+    if (const absl::Status store = durable_.status(); !store.ok()) {
+      return Refusal{v1::STORE_UNAVAILABLE, std::string(core::Message(store))};
+    }
+  }
+  if (request.idempotency_key().size() > kKeyBytesMax) {
+    return Refusal{v1::PARAMS_INVALID, fmt::format("an idempotency key may have {} bytes, not {}",
+                                                   kKeyBytesMax, request.idempotency_key().size())};
   }
   if (request.method().empty()) return Refusal{v1::PARAMS_INVALID, "a call needs a method"};
   if (request.params().size() > limits.params_bytes_max) {
@@ -218,11 +246,13 @@ std::optional<CallFlow::Refusal> CallFlow::CheckPin(LiveCall& call, const SeatRe
   if (pin == session.pins.end()) {
     if (session.pins.size() >= Session::kPinsMax) session.pins.erase(session.pins.begin());
     pin = session.pins.emplace(call.seat_id, now).first;
+    durable_.TouchSession(session);
   }
   if (call.read_only || call.lane != v1::MAIN) return std::nullopt;
   const uint64_t pinned = std::exchange(pin->second, now);
   call.expect_incarnation = now;
   if (pinned == now) return std::nullopt;
+  durable_.TouchSession(session);
   return Refusal{
       v1::WRONG_INCARNATION,
       fmt::format("'{}' has been restarted since this session used it: then incarnation {}, now "

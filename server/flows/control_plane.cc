@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "core/runtime/lifetime.h"
@@ -12,8 +12,11 @@
 #include "fmt/format.h"
 #include "server/flows/agent_directory.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/durable_log.h"
 #include "server/flows/instance_watch.h"
 #include "server/flows/plane.h"
+#include "server/flows/receipts.h"
+#include "server/flows/restore.h"
 #include "server/flows/seat_audience.h"
 #include "server/flows/session_reader.h"
 #include "server/flows/skill_load.h"
@@ -28,33 +31,9 @@ constexpr size_t kWaitsMax = 50'000;
 constexpr uint32_t kListCallsDefault = 100;
 constexpr uint32_t kListCallsMax = 1'000;
 constexpr size_t kSessionTextMax = 64 << 10;
-constexpr std::string_view kSessionKey = "session/";
 
 uint64_t Millis(absl::Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
-}
-
-v1::Call ToProto(const Execution& execution, absl::Time now) {
-  v1::Call call;
-  call.set_call_id(execution.call_id.str());
-  call.set_phase(execution.phase);
-  call.set_certainty(execution.certainty);
-  call.set_reason(execution.reason);
-  call.set_seat_id(execution.seat_id);
-  call.set_incarnation(execution.incarnation);
-  call.set_method(execution.method);
-  call.set_tool(execution.tool);
-  call.set_session_id(execution.session_id);
-  call.set_attempt(execution.attempt);
-  call.set_age_ms(Millis(now - execution.created));
-  call.set_queue_ms(execution.queue_ms);
-  call.set_run_ms(execution.run_ms);
-  call.set_ahead(execution.ahead);
-  call.set_message(execution.message);
-  call.set_backend_job_id(execution.backend_job_id);
-  call.set_settled(execution.settled);
-  call.set_orphan(execution.orphan);
-  return call;
 }
 
 }  // namespace
@@ -63,6 +42,7 @@ v1::Call ToProto(const Execution& execution, absl::Time now) {
 struct ControlPlane::Impl final : SeatObserver {
   struct Wait {
     CallId call;
+    bool with_outcome;
     Reply<v1::Call> reply;
     core::Timer timer;
   };
@@ -70,26 +50,21 @@ struct ControlPlane::Impl final : SeatObserver {
   Impl(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
        ControlPlaneConfig config)
       : plane(loop, random, offload, store, std::move(config)),
+        durable(plane),
+        receipts(plane, durable),
         watchers(plane),
-        audience(plane,
+        audience(plane, durable,
                  [this](const std::string& seat_id, v1::Interest interest) {
                    agents.SendInterest(seat_id, std::move(interest));
                  }),
-        flow(plane, audience, [this](const CallId& id) { OnEnded(id); }),
+        flow(plane, durable, receipts, audience, [this](const CallId& id) { OnEnded(id); }),
         agents(plane, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
-    RestoreSessions();
+    if (const auto status = RestoreTables(plane, durable, receipts, audience, flow); !status.ok()) {
+      core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
+    }
     Housekeep();
-  }
-
-  void RestoreSessions() {
-    (void)plane.store.Load([this](const StoreRecord& record) {
-      v1::OpenSessionRequest request;
-      if (!record.key.starts_with(kSessionKey) || !request.ParseFromString(record.value)) return;
-      audience.Add(
-          plane.sessions.Open(record.key.substr(kSessionKey.size()), request, plane.loop.Now()));
-    });
   }
 
   v1::Session ToProto(const Session& session) const {
@@ -111,7 +86,7 @@ struct ControlPlane::Impl final : SeatObserver {
     const std::string seat_id = session == nullptr ? "" : session->seat_id;
     flow.CloseSession(id, "session_ended");
     audience.Remove(id, seat_id);
-    plane.store.Append({{std::string(kSessionKey) + id, ""}});
+    durable.EraseSession(id);
   }
 
   void Housekeep() {
@@ -120,6 +95,10 @@ struct ControlPlane::Impl final : SeatObserver {
     for (const std::string& id : swept.suspended) {
       if (Session* session = plane.sessions.Find(id)) flow.SuspendSession(*session);
     }
+    for (const std::string& id : swept.used) {
+      if (const Session* session = plane.sessions.Find(id)) durable.TouchSession(*session);
+    }
+    durable.Sweep();
     agents.Sweep();
     flow.Sweep();
     plane.executions.Sweep(plane.loop.Now());
@@ -152,12 +131,21 @@ struct ControlPlane::Impl final : SeatObserver {
     if (found == waits.end()) return;
     Wait wait = std::move(found->second);
     waits.erase(found);
-    const Execution* execution = plane.executions.Find(wait.call);
+    ReplyWith(wait.call, wait.with_outcome, std::move(wait.reply));
+  }
+
+  void ReplyWith(const CallId& id, bool with_outcome, Reply<v1::Call> reply) {
+    const Execution* execution = plane.executions.Find(id);
     if (execution == nullptr) {
-      wait.reply(absl::NotFoundError("the receipt of that call is no longer kept"));
-    } else {
-      wait.reply(server::ToProto(*execution, plane.loop.Now()));
+      return reply(absl::NotFoundError("the receipt of that call is no longer kept"));
     }
+    v1::Call call = server::ToProto(*execution, plane.loop.Now());
+    if (!with_outcome || !execution->over()) return reply(std::move(call));
+    receipts.ReadOutcome(id, [call = std::move(call), reply = std::move(reply)](
+                                 std::optional<v1::CallOutcome> outcome) mutable {
+      if (outcome) *call.mutable_outcome() = *std::move(outcome);
+      reply(std::move(call));
+    });
   }
 
   void CheckDrained() {
@@ -170,7 +158,14 @@ struct ControlPlane::Impl final : SeatObserver {
     drain_timer.Cancel();
     auto done = std::move(drained);
     drained = nullptr;
-    done();
+    // Nothing comes any more that could be shown and not stored.
+    agents.Close();
+    flow.PutAll();
+    receipts.Write();
+    durable.WhenDurable([done = std::move(done)](const absl::Status& status) mutable {
+      if (!status.ok()) core::LogWarn("not_all_stored", {{"reason", core::Message(status)}});
+      done();
+    });
   }
 
   void EndStreams(bool own_only) {
@@ -184,11 +179,19 @@ struct ControlPlane::Impl final : SeatObserver {
     for (StreamReader* reader : readers) reader->EndReading("drain");
   }
 
+  // Of an own call, or one of the same principal; whoever names no session may ask for any.
+  bool MayAsk(const Execution& execution, const std::string& session_id) const {
+    if (session_id.empty() || execution.session_id == session_id) return true;
+    const Session* session = plane.sessions.Find(session_id);
+    return session != nullptr && !session->principal.empty() &&
+           session->principal == execution.principal;
+  }
+
   absl::StatusOr<Execution*> FindCall(const v1::CallRef& ref) const {
     const auto id = CallId::From(ref.call_id());
     Execution* found =
         id ? plane.executions.Find(*id) : plane.executions.FindJob(ref.backend_job_id());
-    if (found != nullptr) return found;
+    if (found != nullptr && MayAsk(*found, ref.session_id())) return found;
     return core::MakeError(absl::StatusCode::kNotFound,
                            fmt::format("no call '{}': unknown, or its receipt is older than {}",
                                        id ? id->hex() : ref.backend_job_id(),
@@ -197,7 +200,10 @@ struct ControlPlane::Impl final : SeatObserver {
 
   // ---- SeatObserver ----
 
-  void OnSeatChanged(const std::string& seat_id) override { watchers.OnSeatChanged(seat_id); }
+  void OnSeatChanged(const std::string& seat_id) override {
+    watchers.OnSeatChanged(seat_id);
+    audience.OnSeatChanged(seat_id);
+  }
   void OnSeatLinked(const std::string& seat_id) override { audience.OnSeatUp(seat_id); }
   void OnListArrived() override { skills.OnListArrived(); }
   void OnListChanged(const std::string& seat_id) override {
@@ -215,6 +221,8 @@ struct ControlPlane::Impl final : SeatObserver {
   }
 
   Plane plane;
+  DurableLog durable;
+  Receipts receipts;
   std::map<uint64_t, Wait> waits;
   uint64_t next_wait = 1;
   absl::AnyInvocable<void()> drained;
@@ -249,6 +257,7 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
     return reply(absl::InvalidArgumentError(
         "client info, capabilities and labels of a session may have 64 KiB together"));
   }
+  if (auto status = impl.durable.status(); !status.ok()) return reply(std::move(status));
   while (const Session* victim = impl.plane.sessions.Victim()) {
     impl.EndSession(std::string(victim->id));
   }
@@ -258,19 +267,16 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
       "session_opened",
       {{"session", session.id}, {"revision", session.revision}, {"client", request.client_info()}});
   impl.audience.Add(session);
-  const uint64_t position = impl.plane.store.Append(
-      {{std::string(kSessionKey) + session.id, request.SerializeAsString()}});
-  impl.plane.store.WhenDurable(
-      position, impl.lifetime.Wrap([&impl, id = session.id,
-                                    reply = std::move(reply)](absl::Status status) mutable {
+  impl.durable.TouchSession(session);
+  impl.durable.WhenDurable(
+      [&impl, id = session.id, reply = std::move(reply)](const absl::Status& status) mutable {
         const Session* opened = impl.plane.sessions.Find(id);
-        if (!status.ok() || opened == nullptr) {
-          if (opened != nullptr) impl.EndSession(id);
-          return reply(status.ok() ? absl::UnavailableError("the session was evicted at once")
-                                   : status);
-        }
-        reply(impl.ToProto(*opened));
-      }));
+        if (status.ok() && opened != nullptr) return reply(impl.ToProto(*opened));
+        if (opened != nullptr) impl.EndSession(id);
+        if (status.ok()) return reply(absl::UnavailableError("the session was evicted at once"));
+        absl::Status why = impl.durable.status();
+        reply(why.ok() ? status : why);
+      });
 }
 
 absl::StatusOr<v1::Session> ControlPlane::GetSession(const std::string& session_id) {
@@ -305,33 +311,35 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> ControlPlane::Listen(
   return OpenReader(impl_->flow, request);
 }
 
-absl::StatusOr<v1::SendResponse> ControlPlane::Send(v1::SendRequest request) {
-  Session* session = impl_->plane.sessions.Use(request.session_id(), impl_->plane.loop.Now());
-  if (session == nullptr) {
-    return NoSession(request.session_id());
-  }
+void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) {
+  Impl& impl = *impl_;
+  Session* session = impl.plane.sessions.Use(request.session_id(), impl.plane.loop.Now());
+  if (session == nullptr) return reply(NoSession(request.session_id()));
   v1::SendResponse response;
   switch (request.message_case()) {
     case v1::SendRequest::kAnswer:
-      response.set_found(impl_->flow.Answer(session->id, request.answer()));
+      response.set_found(impl.flow.Answer(session->id, request.answer()));
       break;
     case v1::SendRequest::kCancel:
       response.set_found(
-          impl_->flow.CancelRequest(session->id, request.cancel().client_request_id()));
+          impl.flow.CancelRequest(session->id, request.cancel().client_request_id()));
       break;
     case v1::SendRequest::kNotify:
-      response.set_found(impl_->flow.Notify(*session, request.notify()));
-      break;
+      response.set_found(impl.flow.Notify(*session, request.notify()));
+      return reply(std::move(response));
     case v1::SendRequest::MESSAGE_NOT_SET:
-      return absl::InvalidArgumentError("Send needs an answer, a cancel or a notification");
+      return reply(absl::InvalidArgumentError("Send needs an answer, a cancel or a notification"));
   }
-  return response;
+  if (!response.found()) return reply(std::move(response));
+  // Accepted is what a restart does not lose. A failing store delays nobody.
+  impl.durable.WhenDurable(
+      [response, reply = std::move(reply)](const absl::Status&) mutable { reply(response); });
 }
 
-absl::StatusOr<v1::Call> ControlPlane::GetCall(const v1::CallRef& ref) {
+void ControlPlane::GetCall(v1::CallRef ref, Reply<v1::Call> reply) {
   auto found = impl_->FindCall(ref);
-  if (!found.ok()) return found.status();
-  return ToProto(**found, impl_->plane.loop.Now());
+  if (!found.ok()) return reply(found.status());
+  impl_->ReplyWith((*found)->call_id, ref.with_outcome(), std::move(reply));
 }
 
 void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
@@ -339,7 +347,7 @@ void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
   auto found = impl.FindCall(ref);
   if (!found.ok()) return reply(found.status());
   if ((*found)->over() || ref.wait_ms() == 0) {
-    return reply(ToProto(**found, impl.plane.loop.Now()));
+    return impl.ReplyWith((*found)->call_id, ref.with_outcome(), std::move(reply));
   }
   if (impl.waits.size() >= kWaitsMax) {
     return reply(absl::ResourceExhaustedError("50000 callers wait for calls already"));
@@ -349,18 +357,22 @@ void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
       kWaitMax,
       absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ref.wait_ms(), 1ull << 40))));
   impl.waits.emplace(
-      number, Impl::Wait{(*found)->call_id, std::move(reply),
+      number, Impl::Wait{(*found)->call_id, ref.with_outcome(), std::move(reply),
                          impl.plane.loop.After(wait, [&impl, number] { impl.EndWait(number); })});
 }
 
-absl::StatusOr<v1::Call> ControlPlane::CancelCall(const v1::CallRef& ref) {
-  auto found = impl_->FindCall(ref);
-  if (!found.ok()) return found.status();
+void ControlPlane::CancelCall(v1::CallRef ref, Reply<v1::Call> reply) {
+  Impl& impl = *impl_;
+  auto found = impl.FindCall(ref);
+  if (!found.ok()) return reply(found.status());
   const CallId id = (*found)->call_id;
-  impl_->flow.CancelById(id, v1::Cancel::ADMIN, v1::CANCELLED_BY_ADMIN);
-  const Execution* execution = impl_->plane.executions.Find(id);
-  if (execution == nullptr) return absl::NotFoundError("the receipt of that call is gone");
-  return ToProto(*execution, impl_->plane.loop.Now());
+  if (!impl.flow.CancelById(id, v1::Cancel::ADMIN, v1::CANCELLED_BY_ADMIN)) {
+    return impl.ReplyWith(id, ref.with_outcome(), std::move(reply));
+  }
+  impl.durable.WhenDurable([&impl, id, with_outcome = ref.with_outcome(),
+                            reply = std::move(reply)](const absl::Status&) mutable {
+    impl.ReplyWith(id, with_outcome, std::move(reply));
+  });
 }
 
 v1::ListCallsResponse ControlPlane::ListCalls(const v1::ListCallsRequest& request) {
@@ -373,6 +385,7 @@ v1::ListCallsResponse ControlPlane::ListCalls(const v1::ListCallsRequest& reques
     const Execution& execution = *it->second;
     if (request.live_only() && execution.over()) continue;
     if (!request.seat_id().empty() && request.seat_id() != execution.seat_id) continue;
+    if (!impl_->MayAsk(execution, request.session_id())) continue;
     *response.add_calls() = ToProto(execution, impl_->plane.loop.Now());
   }
   return response;
@@ -497,6 +510,8 @@ absl::Status ControlPlane::Reconfigure(const Budgets& budgets, const Limits& lim
   config.limits.params_bytes_max = limits.params_bytes_max;
   return absl::OkStatus();
 }
+
+absl::Status ControlPlane::store_status() const { return impl_->plane.store.status(); }
 
 uint64_t ControlPlane::term() const { return impl_->plane.term; }
 

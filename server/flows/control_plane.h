@@ -76,11 +76,12 @@ class ControlPlane {
   // Outcome of class REJECTED with a message, except NotFound for the session: the source's status.
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Invoke(v1::InvokeRequest request);
   std::unique_ptr<core::EventSource<v1::ListenEvent>> Listen(v1::ListenRequest request);
-  absl::StatusOr<v1::SendResponse> Send(v1::SendRequest request);
+  // What is accepted is durable, but while the store fails.
+  void Send(v1::SendRequest request, Reply<v1::SendResponse> reply);
 
-  absl::StatusOr<v1::Call> GetCall(const v1::CallRef& ref);
+  void GetCall(v1::CallRef ref, Reply<v1::Call> reply);
   void WaitCall(v1::CallRef ref, Reply<v1::Call> reply);
-  absl::StatusOr<v1::Call> CancelCall(const v1::CallRef& ref);
+  void CancelCall(v1::CallRef ref, Reply<v1::Call> reply);
   v1::ListCallsResponse ListCalls(const v1::ListCallsRequest& request);
 
   v1::SearchToolsResponse SearchTools(const v1::SearchToolsRequest& request);
@@ -92,13 +93,18 @@ class ControlPlane {
       v1::ListInstancesRequest request);
 
   // Graceful end (S6): refuses new sessions and agents, sends GoAway to agents, ends streams with
-  // End{drain}; `done` runs when no call is open or `grace` is over.
+  // End{drain}. When no call is open, or `grace` is over, nothing more is taken from agents, what
+  // is known goes to the store, and `done` runs once it is durable (or cannot become so).
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   // From now on, for new calls: the run, queue and skill budgets and the limits on agents, on calls
   // of a session and on params; the rest stays. InvalidArgument, and nothing changes, if that
   // breaks the order of the budgets.
   absl::Status Reconfigure(const Budgets& budgets, const Limits& limits);
+
+  // OK, or why the store keeps nothing at present: new sessions and what must be durable are then
+  // refused, running calls go on.
+  absl::Status store_status() const;
 
   uint64_t term() const;
   ControlPlaneGauges gauges() const;

@@ -34,7 +34,7 @@ void InvokeSource::Accept(std::shared_ptr<Stream> stream, uint64_t term) {
     accepted.mutable_id()->set_term(term);
   }
   accepted_ = std::move(accepted);
-  tail_.Attach(std::move(stream), 0, this);
+  tail_.Attach(std::move(stream), {term, 0}, this);
   MarkReady();
 }
 
@@ -91,6 +91,7 @@ std::optional<absl::StatusOr<v1::InvokeEvent>> InvokeSource::Take() {
       *event.mutable_status() = *std::exchange(status_, std::nullopt);
       return event;
     }
+    if (tail_.attached() && !tail_.announced()) return std::nullopt;
     *event.mutable_accepted() = *std::exchange(accepted_, std::nullopt);
     return event;
   }

@@ -33,7 +33,7 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   // ---- StreamReader ----
   void Wake() override { MarkReady(); }
   void EndReading(const char* reason) override;
-  uint64_t consumed() const override { return tail_.consumed(); }
+  StreamPosition consumed() const override { return tail_.consumed(); }
 
  protected:
   void OnDemand() override;

@@ -5,8 +5,10 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "callboard/v1/agent.pb.h"
@@ -45,12 +47,16 @@ struct EventBody {
 enum class CallStep {
   kWaiting,    // for its seat's link
   kRetryWait,  // for the time of the next attempt
+  kStoring,    // for the store to know that it may be sent
   kInOutbox,   // to be written to the agent
   kSent,
 };
 
 // Plain data of CallFlow, which owns it. Lives from Invoke until the outcome counts as delivered.
 struct LiveCall {
+  // What its caller is told of its state at most, where it is no event of a stream.
+  static constexpr absl::Duration kStatusEvery = absl::Seconds(1);
+
   CallId id;
   uint64_t order = 0;
   v1::InvokeRequest request;
@@ -107,6 +113,25 @@ struct LiveCall {
   bool ack_waiting = false;
   uint64_t acked_n = 0;
   uint64_t acked_offset = 0;
+
+  // ---- what outlives this control plane ----
+  bool recorded = false;         // a CallRecord has been put
+  std::string recorded_journal;  // and names this journal
+  bool may_be_sent = false;      // a durable CallRecord names the journal
+  bool record_kept = false;      // after the end, until the outcome is delivered
+  bool caller_left = false;      // nobody waits on Invoke: its outcome is kept for later questions
+  bool counted = false;          // among its session's started calls
+  absl::Time kept_until = absl::InfinitePast();  // its body, after the end, for nobody yet
+  std::optional<v1::CallOutcome> kept_outcome;   // the header of that body
+
+  // ---- of a call that a former control plane began ----
+  absl::Time restored_at = absl::InfinitePast();
+  bool former = false;       // its agent has not said yet what it holds of it
+  bool params_lost = false;  // too large to have been stored
+  bool all_stored = false;   // nothing was shown beyond have_n
+  bool may_jump = false;     // the first event may have any number: what was acknowledged is gone
+  uint64_t hold_to = 0;      // progress up to here may have been shown already
+  std::optional<std::pair<uint64_t, std::string>> held_progress;  // the newest of it
 
   absl::Time last_status = absl::InfinitePast();
   bool status_waiting = false;

@@ -5,6 +5,7 @@
 
 #include "core/runtime/event_loop.h"
 #include "core/runtime/offload.h"
+#include "core/runtime/planted_bug.h"
 #include "core/runtime/random.h"
 #include "server/domain/execution_table.h"
 #include "server/domain/request_table.h"
@@ -27,11 +28,19 @@ struct Plane {
         offload(offload_in),
         store(store_in),
         config(std::move(config_in)),
-        term(store.term()),
+        term(core::Planted(core::PlantedBug::kTermNotRaised) ? 1 : store.term()),
         seats(SeatRegistryLimits{}),
         sessions(config.limits, config.budgets, term),
         executions(config.limits, config.budgets),
         ready(std::make_shared<ReadyQueue>(loop)) {}
+
+  // Between the loop's time and what is kept in the store, which other processes read.
+  int64_t UnixMs(absl::Time when) const {
+    return absl::ToUnixMillis(loop.WallNow() - (loop.Now() - when));
+  }
+  absl::Time FromUnixMs(int64_t ms) const {
+    return loop.Now() - (loop.WallNow() - absl::FromUnixMillis(ms));
+  }
 
   core::EventLoop& loop;
   core::Random& random;

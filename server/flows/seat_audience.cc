@@ -6,8 +6,24 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/log_levels.h"
+#include "fmt/format.h"
 
 namespace callboard::server {
+namespace {
+
+constexpr std::string_view kUpdated = "notifications/resources/updated";
+
+// Numbers of interests grow over restarts: an agent that lives on knows those of the former term.
+uint64_t FirstVersion(uint64_t term) { return term << 20; }
+
+// Notices that only say that something is to be looked at again, and are issued anew after a
+// restart.
+bool IsLevelTriggered(std::string_view method) {
+  return method.ends_with("/list_changed") || method == kUpdated;
+}
+
+}  // namespace
+
 bool WantsLog(const Session& session, std::string_view raw_params) {
   if (session.log_level.empty()) return true;
   const auto level = core::FindString(raw_params, "level");
@@ -15,7 +31,12 @@ bool WantsLog(const Session& session, std::string_view raw_params) {
 }
 
 void SeatAudience::Add(const Session& session) {
-  if (!session.seat_id.empty()) seats_[session.seat_id].sessions.insert(session.id);
+  if (session.seat_id.empty()) return;
+  Audience& audience = seats_[session.seat_id];
+  audience.sessions.insert(session.id);
+  audience.owes = audience.owes || session.restored;
+  const bool wishes = !session.log_level.empty() || !session.subscriptions.empty();
+  if (wishes && audience.version == 0) audience.version = FirstVersion(plane_.term);
 }
 
 void SeatAudience::Remove(const std::string& session_id, const std::string& seat_id) {
@@ -43,6 +64,7 @@ void SeatAudience::OnResult(Session& session, std::string_view method,
   } else {
     return;
   }
+  durable_.TouchSession(session);
   Send(session.seat_id, found->second);
 }
 
@@ -55,18 +77,61 @@ bool SeatAudience::KeepsSubscription(Session& session, std::string_view raw_para
     const Session* other = id == session.id ? nullptr : plane_.sessions.Find(id);
     return other != nullptr && other->subscriptions.contains(*uri);
   });
-  if (others) session.subscriptions.erase(*uri);
+  if (others) {
+    session.subscriptions.erase(*uri);
+    durable_.TouchSession(session);
+  }
   return others;
 }
 
 void SeatAudience::OnSeatUp(const std::string& seat_id) {
   auto found = seats_.find(seat_id);
-  if (found != seats_.end() && found->second.version > 0) Send(seat_id, found->second);
+  if (found == seats_.end()) return;
+  if (found->second.version > 0) Send(seat_id, found->second);
+  OnSeatChanged(seat_id);
+}
+
+void SeatAudience::OnSeatChanged(const std::string& seat_id) {
+  auto found = seats_.find(seat_id);
+  if (found == seats_.end() || !found->second.owes) return;
+  // What it may tell of is known when its backend is there.
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  if (seat == nullptr || seat->state.capabilities().empty()) return;
+  found->second.owes = false;
+  for (const std::string& id : found->second.sessions) {
+    Session* session = plane_.sessions.Find(id);
+    if (session != nullptr && std::exchange(session->restored, false)) {
+      TellChanges(seat_id, *session);
+    }
+  }
+}
+
+void SeatAudience::TellChanges(const std::string& seat_id, Session& session) {
+  auto own = session.streams.find(0);
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  if (own == session.streams.end() || seat == nullptr) return;
+  for (const std::string_view kind : {"tools", "resources", "prompts"}) {
+    const auto told = core::FindPath(seat->state.capabilities(), {kind, "listChanged"});
+    if (told == "true")
+      Append(*own->second, fmt::format("notifications/{}/list_changed", kind), "");
+  }
+  for (const std::string& uri : session.subscriptions) {
+    Append(*own->second, std::string(kUpdated), core::JsonObject().String("uri", uri).Take());
+  }
+}
+
+void SeatAudience::Append(Stream& own, const std::string& method, const std::string& params) {
+  v1::StreamEvent event;
+  event.set_method(method);
+  event.set_params(params);
+  durable_.Append(own, {std::move(event), 0, 0},
+                  IsLevelTriggered(method) ? DurableLog::Wait::kNo : DurableLog::Wait::kDurable);
 }
 
 void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
   v1::Interest interest;
   interest.set_seat_id(seat_id);
+  if (audience.version == 0) audience.version = FirstVersion(plane_.term);
   interest.set_version(++audience.version);
   size_t level = core::kMcpLogLevels.size();
   std::set<std::string> resources;
@@ -98,7 +163,7 @@ void SeatAudience::Deliver(const std::string& seat_id, const std::string& method
   auto found = seats_.find(seat_id);
   if (found == seats_.end()) return;
   std::string updated;
-  if (method == "notifications/resources/updated") {
+  if (method == kUpdated) {
     updated = core::FindString(params, "uri").value_or("");
   }
   auto& sessions = found->second.sessions;
@@ -113,11 +178,7 @@ void SeatAudience::Deliver(const std::string& seat_id, const std::string& method
     if (own == session->streams.end()) continue;
     if (!updated.empty() && !session->subscriptions.contains(updated)) continue;
     if (method == "notifications/message" && !WantsLog(*session, params)) continue;
-    v1::StreamEvent event;
-    event.set_method(method);
-    event.set_params(params);
-    plane_.sessions.Append(*own->second, {std::move(event), 0});
-    if (own->second->reader != nullptr) own->second->reader->Wake();
+    Append(*own->second, method, params);
   }
 }
 

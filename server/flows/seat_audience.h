@@ -10,6 +10,7 @@
 #include "absl/functional/any_invocable.h"
 #include "callboard/v1/agent.pb.h"
 #include "core/runtime/event_loop.h"
+#include "server/flows/durable_log.h"
 #include "server/flows/plane.h"
 
 namespace callboard::server {
@@ -29,9 +30,10 @@ class SeatAudience {
 
   using SendFn = absl::AnyInvocable<void(const std::string& seat_id, v1::Interest interest)>;
 
-  SeatAudience(Plane& plane, SendFn send) : plane_(plane), send_(std::move(send)) {}
+  SeatAudience(Plane& plane, DurableLog& durable, SendFn send)
+      : plane_(plane), durable_(durable), send_(std::move(send)) {}
 
-  // A session about one seat has been opened; one has ended.
+  // A session about one seat has been opened or restored; one has ended.
   void Add(const Session& session);
   void Remove(const std::string& session_id, const std::string& seat_id);
 
@@ -39,8 +41,10 @@ class SeatAudience {
   void OnResult(Session& session, std::string_view method, std::string_view raw_params);
   // True: the backend need not hear of this resources/unsubscribe, as others are subscribed.
   bool KeepsSubscription(Session& session, std::string_view raw_params);
-  // The seat's agent is linked: it is told what is wished.
+  // The seat's agent is linked: it is told what is wished. Sessions of a former control plane are
+  // told once that lists and resources may have changed: it may have lost such a notice.
   void OnSeatUp(const std::string& seat_id);
+  void OnSeatChanged(const std::string& seat_id);
 
   void Tell(const std::string& seat_id, const std::string& method, const std::string& params);
 
@@ -48,13 +52,17 @@ class SeatAudience {
   struct Audience {
     std::set<std::string> sessions;
     uint64_t version = 0;
+    bool owes = false;  // restored sessions are to be told what may have changed
     std::map<std::string, core::Timer> waiting;  // list_changed by method
   };
 
   void Send(const std::string& seat_id, Audience& audience);
+  void TellChanges(const std::string& seat_id, Session& session);
+  void Append(Stream& own, const std::string& method, const std::string& params);
   void Deliver(const std::string& seat_id, const std::string& method, const std::string& params);
 
   Plane& plane_;
+  DurableLog& durable_;
   SendFn send_;
   std::map<std::string, Audience> seats_;
 };

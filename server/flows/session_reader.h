@@ -15,13 +15,13 @@ namespace callboard::server {
 // session while it lives.
 class SessionReader final : public PulledSource<v1::ListenEvent>, public StreamReader {
  public:
-  // `after` is the number of the last event the listener has.
-  SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, uint64_t after, uint64_t term);
+  // `after`: the last event the listener has.
+  SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, StreamPosition after);
   ~SessionReader() override;
 
   void Wake() override { MarkReady(); }
   void EndReading(const char* reason) override;
-  uint64_t consumed() const override { return tail_.consumed(); }
+  StreamPosition consumed() const override { return tail_.consumed(); }
 
  protected:
   void OnDemand() override { tail_.OnDemand(); }

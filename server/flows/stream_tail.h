@@ -1,31 +1,41 @@
 // Reads one stream from a number on, then live, and the body of the outcome that ends it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "callboard/v1/control.pb.h"
+#include "core/runtime/lifetime.h"
 #include "core/runtime/planted_bug.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/durable_log.h"
 
 namespace callboard::server {
 
 // The common part of the sources of Invoke and Listen; a member of one. Registers its owner as the
-// stream's reader, so that back-pressure counts what this reader has consumed. Loop thread.
+// stream's reader, so that back-pressure counts what this reader has consumed. What has left memory
+// is read from the store, a few events at a time. Loop thread.
 class StreamTail {
  public:
-  explicit StreamTail(CallFlow& flow) : flow_(flow), alive_(flow.lifetime().Watch()) {}
+  explicit StreamTail(CallFlow& flow)
+      : flow_(flow), term_(flow.plane().term), alive_(flow.lifetime().Watch()) {}
   ~StreamTail() { Detach(); }
 
   // The former reader has been ended already.
-  void Attach(std::shared_ptr<Stream> stream, uint64_t after, StreamReader* owner) {
+  void Attach(std::shared_ptr<Stream> stream, StreamPosition after, StreamReader* owner) {
     stream_ = std::move(stream);
+    session_id_ = stream_->session_id;
     stream_->reader = owner;
     cursor_ = consumed_ = after;
-    if (core::Planted(core::PlantedBug::kSkippedEvent) && after < stream_->log.last()) ++cursor_;
+    if (core::Planted(core::PlantedBug::kSkippedEvent) && after < stream_->last(term_)) {
+      ++cursor_.n;
+    }
   }
   // The stream goes on without us.
   void Detach() {
@@ -39,10 +49,12 @@ class StreamTail {
 
   bool attached() const { return stream_ != nullptr; }
   bool alive() const { return !alive_.expired(); }
-  uint64_t consumed() const { return consumed_; }
+  StreamPosition consumed() const { return consumed_; }
+  // The store has the stream's beginning: readers may be told of it.
+  bool announced() const { return stream_->readable != Stream::kUnannounced; }
   // Outcome and body have been handed out, or the reader had them before.
   bool done() const {
-    return stream_ != nullptr && stream_->finished && !in_body_ && cursor_ >= stream_->log.last();
+    return stream_ != nullptr && stream_->finished && !in_body_ && cursor_ >= stream_->last(term_);
   }
   bool body_lost() const { return body_lost_; }
   Stream* stream() { return stream_.get(); }
@@ -52,7 +64,7 @@ class StreamTail {
     if (stream_ == nullptr || !alive()) return;
     const bool progressed = consumed_ != cursor_ || piece_bytes_ != 0;
     consumed_ = cursor_;
-    if (stream_->session_id.empty()) stream_->log.Acknowledge(consumed_);
+    if (stream_->session_id.empty()) stream_->log.Acknowledge(consumed_.n);
     if (!progressed || stream_->call_id.empty()) return;
     if (const auto call = CallId::From(stream_->call_id)) {
       flow_.OnConsumed(*call, std::exchange(piece_bytes_, 0));
@@ -61,15 +73,37 @@ class StreamTail {
 
   // How many events are gone that should come next; they are then passed over.
   uint64_t TakeGap() {
-    if (stream_ == nullptr || cursor_ >= stream_->log.floor()) return 0;
-    return stream_->log.floor() - std::exchange(cursor_, stream_->log.floor());
+    if (stream_ == nullptr) return 0;
+    if (cursor_ < stream_->dropped_through) {
+      const StreamPosition from = std::exchange(cursor_, stream_->dropped_through);
+      fetched_.clear();
+      return from.term == cursor_.term ? cursor_.n - from.n : stream_->dropped;
+    }
+    if (!fetched_.empty()) {
+      const StreamPosition next = PositionOf(fetched_.front());
+      if (next.term != cursor_.term || next.n == cursor_.n + 1) return 0;
+      const uint64_t lost = next.n - cursor_.n - 1;
+      cursor_.n = next.n - 1;
+      return lost;
+    }
+    // Memory has them no more, and the store has them not.
+    if (!std::exchange(hole_, false) && !session_id_.empty()) return 0;
+    if (cursor_.term < term_) {
+      const StreamPosition from = std::exchange(cursor_, {term_, 0});
+      const StreamPosition former = stream_->former_last;
+      return former.term == from.term && former.n > from.n ? former.n - from.n : 1;
+    }
+    const uint64_t floor = stream_->log.floor();
+    return floor > cursor_.n ? floor - std::exchange(cursor_.n, floor) : 0;
   }
+  // What comes next is being fetched, or found to be gone.
+  bool behind() const { return fetching_ || hole_ || !fetched_.empty(); }
 
   template <class Event>
   std::optional<Event> Take() {
     if (stream_ == nullptr || !alive()) return std::nullopt;
     if (in_body_) return TakePiece<Event>();
-    const StreamItem* item = stream_->log.Find(cursor_ + 1);
+    const StreamItem* item = Next();
     if (item == nullptr) return std::nullopt;
     Event event;
     if (const auto* outcome = std::get_if<v1::CallOutcome>(&item->event)) {
@@ -85,11 +119,51 @@ class StreamTail {
     } else {
       *event.mutable_stream_event() = std::get<v1::StreamEvent>(item->event);
     }
-    ++cursor_;
+    if (fetched_.empty()) {
+      cursor_ = {term_, cursor_.n + 1};
+    } else {
+      cursor_ = PositionOf(fetched_.front());
+      fetched_.pop_front();
+    }
     return event;
   }
 
  private:
+  static constexpr size_t kFetch = 32;
+
+  static StreamPosition PositionOf(const StreamItem& item) {
+    return std::visit(
+        [](const auto& event) { return StreamPosition{event.id().term(), event.id().n()}; },
+        item.event);
+  }
+
+  // The item after the cursor if it may be shown; what is missing is sent for.
+  const StreamItem* Next() {
+    if (fetching_) return nullptr;
+    if (!fetched_.empty()) return &fetched_.front();
+    if (cursor_.term < term_ && cursor_ >= stream_->former_last) cursor_ = {term_, 0};
+    const auto readable = static_cast<uint64_t>(std::max<int64_t>(0, stream_->readable));
+    if (cursor_.term == term_ && cursor_.n >= stream_->log.floor()) {
+      return cursor_.n + 1 <= readable ? stream_->log.Find(cursor_.n + 1) : nullptr;
+    }
+    const uint64_t to = std::min(readable, stream_->log.floor());
+    if (cursor_.term == term_ && cursor_.n >= to) return nullptr;
+    Fetch({term_, to});
+    return fetched_.empty() ? nullptr : &fetched_.front();
+  }
+
+  void Fetch(StreamPosition to) {
+    fetching_ = true;
+    flow_.durable().Read(session_id_, stream_->number, cursor_, to, kFetch,
+                         lifetime_.Wrap([this](std::vector<StreamItem> items) {
+                           fetching_ = false;
+                           if (stream_ == nullptr) return;
+                           hole_ = items.empty();
+                           for (StreamItem& item : items) fetched_.push_back(std::move(item));
+                           if (stream_->reader != nullptr) stream_->reader->Wake();
+                         }));
+  }
+
   CallFlow::BodyState StateOfBody(bool prepare) {
     const auto call = CallId::From(stream_->call_id);
     if (!call) return CallFlow::BodyState::kGone;
@@ -120,13 +194,19 @@ class StreamTail {
   }
 
   CallFlow& flow_;
+  const uint64_t term_;
   std::weak_ptr<char> alive_;
   std::shared_ptr<Stream> stream_;
-  uint64_t cursor_ = 0;  // handed out up to here
-  uint64_t consumed_ = 0;
+  std::string session_id_;  // when we came; a dropped stream no longer knows
+  StreamPosition cursor_;   // handed out up to here
+  StreamPosition consumed_;
+  std::deque<StreamItem> fetched_;  // from the store, to be handed out next
+  bool fetching_ = false;
+  bool hole_ = false;         // what comes next is nowhere
   uint64_t piece_bytes_ = 0;  // of the piece handed out last
   bool in_body_ = false;
   bool body_lost_ = false;
+  core::Lifetime lifetime_;
 };
 
 }  // namespace callboard::server

@@ -215,14 +215,11 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
   grpc::ServerUnaryReactor* Send(grpc::CallbackServerContext* context,
                                  const v1::SendRequest* request,
                                  v1::SendResponse* response) override {
-    return Unary(context, request, response, [](ControlPlane& plane, v1::SendRequest message) {
-      return plane.Send(std::move(message));
-    });
+    return UnaryLater(context, request, response, &ControlPlane::Send);
   }
   grpc::ServerUnaryReactor* GetCall(grpc::CallbackServerContext* context,
                                     const v1::CallRef* request, v1::Call* response) override {
-    return Unary(context, request, response,
-                 [](ControlPlane& plane, const v1::CallRef& ref) { return plane.GetCall(ref); });
+    return UnaryLater(context, request, response, &ControlPlane::GetCall);
   }
   grpc::ServerUnaryReactor* WaitCall(grpc::CallbackServerContext* context,
                                      const v1::CallRef* request, v1::Call* response) override {
@@ -230,8 +227,7 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelCall(grpc::CallbackServerContext* context,
                                        const v1::CallRef* request, v1::Call* response) override {
-    return Unary(context, request, response,
-                 [](ControlPlane& plane, const v1::CallRef& ref) { return plane.CancelCall(ref); });
+    return UnaryLater(context, request, response, &ControlPlane::CancelCall);
   }
   grpc::ServerUnaryReactor* ListCalls(grpc::CallbackServerContext* context,
                                       const v1::ListCallsRequest* request,

@@ -158,6 +158,7 @@ void SimClient::MaybeCancel(uint64_t key) {
     const auto at = calls_.find(key);
     if (at == calls_.end() || !at->second.open || !session_ || session_->nonce != nonce) return;
     world_.trace.Add(fmt::format("{} is cancelled by its client", at->second.tag));
+    at->second.cancel_sent = true;
     world_.trace.Total("cancels");
     Send(Kind::kCancel, key, "POST",
          core::MakeNotification(

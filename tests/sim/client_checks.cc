@@ -128,7 +128,8 @@ void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uin
   const std::string words = core::FindString(message.params, "message").value_or("");
   const auto at = calls_.find(key);
   const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
-  const bool of_queue = words.starts_with("queued: ");
+  const bool of_queue =
+      words.starts_with("queued: ") || words.starts_with("waiting for the seat's agent");
   if (!on_call || at == calls_.end() || at->second.tag != token || !at->second.wants_progress ||
       (!of_queue && !words.starts_with(fmt::format("{} {} ", at->second.nonce, token)))) {
     world_.trace.Violate("nothing reaches another session or call",
@@ -140,7 +141,10 @@ void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uin
   const int step = static_cast<int>(core::FindInteger(message.params, "progress").value_or(-1));
   world_.trace.Add(fmt::format("{} progresses to {}", call.tag, step));
   if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
-  if (step <= call.last_step) {
+  // After a restart the last one may be told again; a value never falls.
+  const bool again = step == call.last_step && call.step_plane != world_.plane_generation();
+  call.step_plane = world_.plane_generation();
+  if (step <= call.last_step && !again) {
     world_.trace.Violate("progress only grows",
                          fmt::format("{}: {} after {}", call.tag, step, call.last_step));
   }

@@ -22,8 +22,8 @@ void SimWorld::DrainPlane() {
       fmt::format("the control plane is told to end within {}", absl::FormatDuration(grace)));
   Disturb("");
   const uint64_t generation = plane_generation_;
-  // Each of the two stages may take the grace.
-  drain_timer_ = loop_.After(2 * grace + absl::Seconds(1), [this, generation] {
+  // Each of the two stages may take the grace, and the store its time.
+  drain_timer_ = loop_.After(2 * grace + absl::Seconds(3), [this, generation] {
     if (plane_ == nullptr || plane_generation_ != generation) return;
     trace_.Violate("an orderly end takes no longer than its grace",
                    "the control plane is still there");

@@ -63,7 +63,7 @@ void SimWorld::HealAll() {
     auto node = heals_.extract(heals_.begin());
     node.mapped()();
   }
-  store_delay_ = absl::ZeroDuration();
+  disk_.delay = absl::ZeroDuration();
   for (const auto& machine : machines_) {
     for (const auto& place : machine->places()) place->StopChanging();
   }
@@ -87,10 +87,31 @@ void SimWorld::Inject() {
   if (dice < 55) return HttpFault();
   if (dice < 70) return ProcessFault();
   if (dice < 92) return DccFault(AnyMachine());
-  if (dice < 97) return DiskFault(AnyMachine());
-  store_delay_ = Span(0.01, 1.5);
-  trace_.Add("the store is slow");
-  HealLater(Span(1, 10), [this] { store_delay_ = absl::ZeroDuration(); });
+  if (dice < 95) return DiskFault(AnyMachine());
+  StoreFault();
+}
+
+void SimWorld::StoreFault() {
+  if (disk_.failing || disk_.delay > absl::ZeroDuration()) return;
+  if (random_.Below(3) != 0) {
+    disk_.delay = Span(0.01, 1.5);
+    trace_.Add("the store is slow");
+    HealLater(Span(1, 20), [this] { disk_.delay = absl::ZeroDuration(); });
+    if (random_.Below(2) == 0) return;
+    // The moment that costs what is not durable.
+    return HealLater(Span(0.5, 5), [this] {
+      if (faulty_) RestartPlane();
+    });
+  }
+  if (plane_ == nullptr || plane_->draining()) return;
+  trace_.Add("fault: the store fails");
+  disk_.failing = true;
+  plane_->store().OnDiskChanged();
+  HealLater(Span(0.5, 8), [this] {
+    trace_.Add("healed: the store works");
+    disk_.failing = false;
+    if (plane_ != nullptr) plane_->store().OnDiskChanged();
+  });
 }
 
 void SimWorld::LinkFault(Machine& machine) {
@@ -164,19 +185,17 @@ void SimWorld::HttpFault() {
 
 void SimWorld::ProcessFault() {
   Machine& machine = AnyMachine();
-  const uint64_t kind = random_.Below(11);
-  if (kind == 10) {
-    if (plane_ != nullptr && !plane_->draining()) DrainPlane();
+  const uint64_t kind = random_.Below(13);
+  if (kind == 12) {
+    if (plane_ != nullptr && !plane_->draining() && !disk_.failing) DrainPlane();
     return;
   }
-  if (kind < 2) {
-    if (plane_ == nullptr || plane_->draining()) return;
-    KillPlane();
-    return HealLater(Span(0.1, 4), [this] { StartPlane(); });
+  if (kind < 4) {
+    return RestartPlane();
   }
   if (!machine.agent_runs()) return;
   TouchSeats(machine);
-  if (kind == 2) {
+  if (kind == 4) {
     machine.Reboot();
     return HealLater(Span(3, 8), machine, [this, &machine] { machine.StartAgent(); });
   }
@@ -217,17 +236,26 @@ void SimWorld::DiskFault(Machine& machine) {
   });
 }
 
+void SimWorld::RestartPlane() {
+  // What is shown while the store fails is told from memory: a kill may then cost it.
+  if (plane_ == nullptr || plane_->draining() || disk_.failing) return;
+  KillPlane();
+  HealLater(Span(0.1, 4), [this] { StartPlane(); });
+}
+
 void SimWorld::StartPlane() {
   ++plane_generation_;
   trace_.Add("the control plane starts");
   Disturb("");
-  plane_ = std::make_unique<PlaneProcess>(loop_, random_, trace_, settings_, store_delay_,
+  plane_ = std::make_unique<PlaneProcess>(loop_, random_, trace_, settings_, disk_, receipts_,
                                           agent_network_, http_network_);
 }
 
 void SimWorld::KillPlane() {
   trace_.Add("the control plane is killed");
   Disturb("");
+  // Of what waits for the disk anything may have reached it, in order.
+  disk_.torn_after = random_.Below(2) == 0 ? 0 : random_.Below(20);
   plane_.reset();
 }
 

@@ -11,11 +11,11 @@
 namespace callboard::sim {
 
 PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
-                           const SimSettings& settings, const absl::Duration& store_delay,
+                           const SimSettings& settings, SimDisk& disk, SettledReceipts& receipts,
                            AgentNetwork& agents, tests::MemoryNetwork& http)
     : agents_(agents),
       offload_(loop),
-      store_(loop, store_delay, "sim-cluster"),
+      store_(loop, disk, "sim-cluster"),
       plane_(loop, random, offload_, store_,
              {.control_plane_id = "sim-plane",
               .budgets = settings.budgets,
@@ -26,9 +26,10 @@ PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& t
             [this](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
               bridge_.Handle(std::move(request), std::move(responder));
             }) {
-  agents_.Listen([this](std::unique_ptr<server::AgentLink> link, server::PeerIdentity peer) {
-    plane_.AttachAgent(std::move(link), std::move(peer));
-  });
+  agents_.Listen(
+      [this, &receipts](std::unique_ptr<server::AgentLink> link, server::PeerIdentity peer) {
+        plane_.AttachAgent(receipts.Watch(std::move(link)), std::move(peer));
+      });
   http_.Serve(http.Listen());
 }
 

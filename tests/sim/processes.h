@@ -19,6 +19,7 @@
 #include "server/flows/control_plane.h"
 #include "tests/sim/agent_network.h"
 #include "tests/sim/client_surroundings.h"
+#include "tests/sim/settled_receipts.h"
 #include "tests/sim/sim_dcc.h"
 #include "tests/sim/sim_settings.h"
 #include "tests/sim/sim_store.h"
@@ -32,8 +33,8 @@ namespace callboard::sim {
 class PlaneProcess {
  public:
   PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
-               const SimSettings& settings, const absl::Duration& store_delay, AgentNetwork& agents,
-               tests::MemoryNetwork& http);
+               const SimSettings& settings, SimDisk& disk, SettledReceipts& receipts,
+               AgentNetwork& agents, tests::MemoryNetwork& http);
   ~PlaneProcess();
 
   // What SIGTERM asks of callboardd (drain.cc). `done` must not destroy this from inside.
@@ -42,6 +43,7 @@ class PlaneProcess {
 
   server::ControlPlane& plane() { return plane_; }
   bridge::Bridge& bridge() { return bridge_; }
+  SimStore& store() { return store_; }
 
  private:
   AgentNetwork& agents_;

@@ -109,8 +109,8 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
   Request& request = *node.mapped();
   const bool current = session_ && request.session == session_->nonce;
   if (request.status == 404 && current && request.kind != Kind::kRude) {
-    if (session_->plane == world_.plane_generation()) {
-      world_.trace.Violate("a session lives until it is ended or its control plane is gone",
+    if (!session_->ended) {
+      world_.trace.Violate("a session lives until it is ended, whatever is restarted",
                            fmt::format("{} lost session {}", name(), session_->nonce));
     }
     if (request.kind == Kind::kListen) listen_request_ = 0;
@@ -182,7 +182,6 @@ void SimClient::OnSession(Request& request) {
   session_.emplace();
   session_->id = *id;
   session_->nonce = fmt::format("{}-s{}", name(), ++last_session_);
-  session_->plane = world_.plane_generation();
   session_->opened = world_.loop.Now();
   session_->level.state = Wish::State::kUnwanted;
   world_.trace.Add(fmt::format("{} has session {}", name(), session_->nonce));
@@ -207,6 +206,7 @@ void SimClient::LoseSession(std::string_view why) {
 
 void SimClient::CloseSession() {
   if (!session_) return;
+  session_->ended = true;  // or not, if this is lost
   Send(Kind::kDelete, 0, "DELETE", "");
 }
 
@@ -236,7 +236,10 @@ void SimClient::OnCallEnd(Request& request, const absl::Status& status) {
     return;
   }
   if (call.answered) return EndCall(call, "answered");
-  if (call.cancelled) return EndCall(call, "cancelled");
+  // Without having been told that the cancel was accepted it learns it from a stream without more.
+  if (call.cancelled || (call.cancel_sent && request.status == 204)) {
+    return EndCall(call, "cancelled");
+  }
   const bool refused = request.status >= 400 && request.status != 404;
   if (refused && request.kind == Kind::kCall) {
     if (request.status != 503 && call.checked) {

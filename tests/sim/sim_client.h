@@ -96,7 +96,7 @@ class SimClient {
   struct Session {
     std::string id;
     std::string nonce;
-    uint64_t plane = 0;
+    bool ended = false;  // by a DELETE, whose answer may have been lost
     std::map<uint64_t, Cursor> streams;
     std::string listen_id;  // last id of the GET stream
     absl::Time opened;
@@ -121,7 +121,9 @@ class SimClient {
     bool wants_progress = false;
     int64_t bytes = 0;
     int last_step = -1;
-    double last_note = -2;   // its place in the queue, from -1 towards 0
+    uint64_t step_plane = 0;  // the control plane that told it
+    double last_note = -2;    // its place in the queue, from -1 towards 0
+    bool cancel_sent = false;
     bool cancelled = false;  // and the cancel was accepted
     bool cancel_counts = false;
     absl::Time cancelled_at;

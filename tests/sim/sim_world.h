@@ -55,6 +55,7 @@ class SimWorld {
   void ProcessFault();
   void DccFault(Machine& machine);
   void DiskFault(Machine& machine);
+  void StoreFault();
   void HealAll();
   // Runs `heal` after the delay, or when all faults end.
   void HealLater(absl::Duration delay, absl::AnyInvocable<void()> heal);
@@ -63,6 +64,7 @@ class SimWorld {
   absl::Duration Span(double low_s, double high_s);
   void Disturb(const std::string& client);  // empty: all
   void TouchSeats(const Machine& machine);
+  void RestartPlane();
   void StartPlane();
   void KillPlane();
   void DrainPlane();
@@ -91,7 +93,8 @@ class SimWorld {
   SimSettings settings_;
   AgentNetwork agent_network_;
   tests::MemoryNetwork http_network_;
-  absl::Duration store_delay_;
+  SimDisk disk_;
+  SettledReceipts receipts_;
   std::unique_ptr<PlaneProcess> plane_;
   uint64_t plane_generation_ = 0;
   std::vector<std::unique_ptr<Machine>> machines_;

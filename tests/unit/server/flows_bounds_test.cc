@@ -40,13 +40,13 @@ TEST_F(FlowsTest, OrphanOfAnAgentThatNeverComesBackEndsWhenItsSeatIsForgotten) {
       Link("boot-1", 1, "journal-1", {FakeAgent::State(unknown, v1::CallState::RUNNING, 1)});
   v1::CallRef ref;
   ref.set_call_id(unknown.call_id());
-  EXPECT_EQ(plane->GetCall(ref)->phase(), v1::CALL_WAITING);
+  EXPECT_EQ(GetCall(ref)->phase(), v1::CALL_WAITING);
   agent->Cut();
   loop.RunFor(absl::Hours(23));
-  EXPECT_EQ(plane->GetCall(ref)->phase(), v1::CALL_WAITING);
+  EXPECT_EQ(GetCall(ref)->phase(), v1::CALL_WAITING);
   EXPECT_EQ(plane->gauges().open_executions, 1u);
   loop.RunFor(absl::Hours(1) + absl::Seconds(2));
-  const auto receipt = plane->GetCall(ref);
+  const auto receipt = GetCall(ref);
   ASSERT_TRUE(receipt.ok()) << receipt.status();
   EXPECT_EQ(receipt->phase(), v1::CALL_OUTCOME_UNKNOWN);
   EXPECT_EQ(receipt->reason(), v1::LINK_LOST);
@@ -64,7 +64,7 @@ TEST_F(FlowsTest, OrphanThatItsAgentNoLongerHoldsIsLost) {
   auto back = Link("boot-2", 1, "journal-2");
   v1::CallRef ref;
   ref.set_call_id(unknown.call_id());
-  const auto receipt = plane->GetCall(ref);
+  const auto receipt = GetCall(ref);
   ASSERT_TRUE(receipt.ok()) << receipt.status();
   EXPECT_EQ(receipt->reason(), v1::AGENT_RESTARTED);
   EXPECT_EQ(receipt->message(), "the agent came back without the call");

@@ -132,7 +132,7 @@ TEST_F(FlowsTest, TellsACancelledRunningCallAtOnceAndKeepsTheLateResultForTheRec
   EXPECT_EQ(caller->outcomes().size(), 1u);
   v1::CallRef ref;
   ref.set_call_id(call.call_id());
-  auto receipt = plane->GetCall(ref);
+  auto receipt = GetCall(ref);
   ASSERT_TRUE(receipt.ok());
   EXPECT_EQ(receipt->phase(), v1::CALL_CANCELLED);
   EXPECT_EQ(receipt->certainty(), v1::FINISHED);

@@ -300,9 +300,43 @@ v1::SendRequest FlowsTest::CancelOf(const std::string& session, const std::strin
 }
 
 bool FlowsTest::CancelRequest(const std::string& session, const std::string& id) {
-  auto response = plane->Send(CancelOf(session, id));
+  return Send(CancelOf(session, id));
+}
+
+bool FlowsTest::Send(v1::SendRequest request) {
+  std::optional<bool> found;
+  plane->Send(std::move(request), [&](absl::StatusOr<v1::SendResponse> response) {
+    found = response.ok() && response->found();
+  });
   loop.RunReady();
-  return response.ok() && response->found();
+  EXPECT_TRUE(found.has_value());
+  return found.value_or(false);
+}
+
+absl::StatusOr<v1::Call> FlowsTest::GetCall(v1::CallRef ref) {
+  absl::StatusOr<v1::Call> call = absl::UnknownError("no reply");
+  plane->GetCall(std::move(ref), [&](absl::StatusOr<v1::Call> found) { call = std::move(found); });
+  loop.RunReady();
+  return call;
+}
+
+std::unique_ptr<Listener> FlowsTest::ListenAfter(const std::string& session,
+                                                 const v1::EventId& after) {
+  v1::ListenRequest request;
+  request.set_session_id(session);
+  request.set_stream(after.stream());
+  *request.mutable_after() = after;
+  auto listener = std::make_unique<Listener>(plane->Listen(std::move(request)));
+  loop.RunReady();
+  return listener;
+}
+
+void FlowsTest::RestartInOrder() {
+  bool done = false;
+  plane->Drain(absl::Milliseconds(1), [&] { done = true; });
+  loop.RunFor(absl::Milliseconds(10));
+  EXPECT_TRUE(done);
+  Restart();
 }
 
 std::string FlowsTest::GiveList(FakeAgent& agent, const std::string& version,

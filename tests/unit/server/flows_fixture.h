@@ -11,7 +11,7 @@
 #include "core/runtime/random.h"
 #include "gtest/gtest.h"
 #include "server/flows/control_plane.h"
-#include "server/store/memory_store.h"
+#include "tests/sim/sim_store.h"
 #include "tests/support/virtual_loop.h"
 
 namespace callboard::server {
@@ -142,12 +142,17 @@ using Listener = Puller<v1::ListenEvent>;
 
 class FlowsTest : public testing::Test {
  protected:
-  FlowsTest() : random(7), offload(loop), store(loop, "c1a57e7") { Restart(); }
+  FlowsTest() : random(7), offload(loop) { Restart(); }
 
+  // Kills the control plane and starts another on the same disk.
   void Restart() {
+    plane.reset();
+    store = std::make_unique<sim::SimStore>(loop, disk, "c1a57e7");
     config.control_plane_id = "plane-1";
-    plane = std::make_unique<ControlPlane>(loop, random, offload, store, config);
+    plane = std::make_unique<ControlPlane>(loop, random, offload, *store, config);
   }
+  // Ends it in order, then as above.
+  void RestartInOrder();
   std::unique_ptr<FakeAgent> Link(std::string boot = "boot-1", uint64_t epoch = 1,
                                   std::string journal = "journal-1",
                                   std::vector<v1::CallState> calls = {}, uint64_t incarnation = 1);
@@ -158,6 +163,11 @@ class FlowsTest : public testing::Test {
   std::unique_ptr<Listener> Listen(const std::string& session, uint64_t stream,
                                    std::optional<uint64_t> after_n = std::nullopt);
   static v1::SendRequest CancelOf(const std::string& session, const std::string& id);
+  // After an id as clients name it, of any term.
+  std::unique_ptr<Listener> ListenAfter(const std::string& session, const v1::EventId& after);
+  // What Send says of it once it has replied; fails the test if it does not reply.
+  bool Send(v1::SendRequest request);
+  absl::StatusOr<v1::Call> GetCall(v1::CallRef ref);
   bool CancelRequest(const std::string& session, const std::string& id);
   // Tells the list of the seat: a writing tool "bake" (described by `version`), a reading one
   // "look", "load_skill" and `more`. Returns its digest.
@@ -166,7 +176,8 @@ class FlowsTest : public testing::Test {
   tests::VirtualLoop loop;
   core::SeededRandom random;
   core::InlineOffload offload;
-  MemoryStore store;
+  sim::SimDisk disk;
+  std::unique_ptr<sim::SimStore> store;
   ControlPlaneConfig config;
   std::unique_ptr<ControlPlane> plane;
 };

@@ -100,11 +100,11 @@ TEST_F(FlowsTest, NotificationsGoToTheSeatOfTheSession) {
   v1::SendRequest send;
   send.set_session_id(OpenSession("seat:" + kSeat));
   send.mutable_notify()->set_method("notifications/roots/list_changed");
-  EXPECT_TRUE(plane->Send(send)->found());
+  EXPECT_TRUE(Send(send));
   loop.RunReady();
   EXPECT_EQ(agent->TakeDispatch().kind(), v1::Dispatch::NOTIFICATION);
   send.mutable_notify()->set_method("notifications/initialized");
-  EXPECT_FALSE(plane->Send(send)->found());
+  EXPECT_FALSE(Send(send));
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// What stays of ended calls: their receipts, and the outcomes whose callers may ask again.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "callboard/v1/control.pb.h"
+#include "callboard/v1/store.pb.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/lifetime.h"
+#include "server/flows/durable_log.h"
+#include "server/flows/plane.h"
+
+namespace callboard::server {
+
+// A record of the table as callers see it.
+v1::Call ToProto(const Execution& execution, absl::Time now);
+
+// Loop thread, owned by ControlPlane::Impl. A call's end costs a few words here; once in
+// settle_delay all that ended meanwhile become one block in the store. Bounds: receipts live as
+// long as their records (ExecutionTable); of outcomes receipt_outcomes_bytes_max are kept, the
+// oldest go first.
+class Receipts {
+ public:
+  Receipts(Plane& plane, DurableLog& durable);
+  // Runs when the store has the receipt of a record as the record is now.
+  void OnDurable(absl::AnyInvocable<void(Execution&)> observer) { observer_ = std::move(observer); }
+
+  // The call has ended, or more is known of its end. `erase_call`: its CallRecord goes with it.
+  void Add(const Execution& execution, bool erase_call);
+  // All that was added is put now.
+  void Write();
+
+  // Bodies by reference are not kept.
+  void KeepOutcome(Execution& execution, v1::CallOutcome outcome);
+  // nullopt: it is not kept. `reply` runs inline or later.
+  void ReadOutcome(const CallId& id,
+                   absl::AnyInvocable<void(std::optional<v1::CallOutcome>)> reply);
+
+  // ---- at start ----
+  void Restore(uint64_t block, const v1::ReceiptBlock& receipts);
+  // After the calls.
+  void RestoreOutcome(const CallId& id, size_t bytes);
+
+ private:
+  void Forget(const Execution& execution);
+  void Release(uint64_t block);
+  void RestoreOne(uint64_t block, const v1::Receipt& receipt);
+
+  Plane& plane_;
+  DurableLog& durable_;
+  absl::AnyInvocable<void(Execution&)> observer_;
+  std::map<CallId, bool> added_;       // to be written: whether its CallRecord goes
+  std::map<uint64_t, size_t> blocks_;  // how many receipts of each are the newest of their call
+  uint64_t next_block_ = 1;
+  std::deque<CallId> outcomes_;  // the oldest first; some may be gone
+  uint64_t outcome_bytes_ = 0;
+  core::Timer timer_;
+  core::Lifetime lifetime_;
+};
+
+}  // namespace callboard::server

@@ -1,0 +1,18 @@
+// What the store holds at the start of a control plane, back in its tables.
+#pragma once
+
+#include "absl/status/status.h"
+#include "server/flows/call_flow.h"
+#include "server/flows/durable_log.h"
+#include "server/flows/plane.h"
+#include "server/flows/receipts.h"
+#include "server/flows/seat_audience.h"
+
+namespace callboard::server {
+
+// Once, before anything else happens. Events stay in the store: what they are is noted, and readers
+// fetch them. Records that no longer belong to anything are erased.
+absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
+                           SeatAudience& audience, CallFlow& flow);
+
+}  // namespace callboard::server

@@ -1,0 +1,571 @@
+// What a restart of the control plane leaves of sessions, streams and calls.
+#include "gmock/gmock.h"
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class DurableTest : public FlowsTest {
+ protected:
+  // A call whose stream is open.
+  std::unique_ptr<Caller> Streamed(const std::string& session, const std::string& id = "1") {
+    auto request = Call(session, id);
+    request.set_open_stream_after_ms(0);
+    return Invoke(request);
+  }
+  static v1::EventId Id(uint64_t stream, uint64_t term, uint64_t n) {
+    v1::EventId id;
+    id.set_stream(stream);
+    id.set_term(term);
+    id.set_n(n);
+    return id;
+  }
+  static void Log(FakeAgent& agent, const v1::Dispatch& call, uint64_t n, const std::string& text) {
+    v1::AgentItem item;
+    item.mutable_call_event()->set_call_id(call.call_id());
+    item.mutable_call_event()->set_attempt(call.attempt());
+    item.mutable_call_event()->set_n(n);
+    item.mutable_call_event()->mutable_log()->set_inline_(R"({"level":"info","data":")" + text +
+                                                          R"("})");
+    agent.Say(std::move(item));
+  }
+  v1::CallRef Ref(const std::string& call_id, const std::string& session = "") {
+    v1::CallRef ref;
+    ref.set_call_id(call_id);
+    ref.set_session_id(session);
+    ref.set_with_outcome(true);
+    return ref;
+  }
+};
+
+TEST_F(DurableTest, ASessionGoesOnWithWhatItHasSetUp) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto request = Call(session, "1");
+  request.set_method("logging/setLevel");
+  request.set_params(R"({"level":"error"})");
+  auto caller = Invoke(request);
+  agent->Result(agent->TakeDispatch(), 1, "{}");
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  Restart();
+  EXPECT_GT(plane->term(), term);
+  auto found = plane->GetSession(session);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->surface(), "seat:" + kSeat);
+  auto back = Link("boot-1", 2);
+  auto interest = back->Take(v1::ServerItem::kInterest);
+  ASSERT_TRUE(interest);
+  EXPECT_EQ(interest->interest().log_level(), "error");
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession("0123").status()));
+}
+
+TEST_F(DurableTest, StreamsAreReplayedAcrossTermsInOrderWithoutGapOrDuplicate) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  Log(*agent, call, 2, "a");
+  Log(*agent, call, 3, "b");
+  loop.RunReady();
+  const uint64_t first_term = plane->term();
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 3)});
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  EXPECT_EQ(verdict->verdict().have_n(), 3u);
+  Log(*back, call, 4, "c");
+  loop.RunReady();
+  auto listener = ListenAfter(session, Id(1, first_term, 1));
+  back->Result(call, 5);
+  loop.RunReady();
+  EXPECT_THAT(listener->params(),
+              ElementsAre(HasSubstr(R"("data":"b")"), HasSubstr(R"("data":"c")")));
+  EXPECT_EQ(listener->outcome().id().term(), plane->term());
+  EXPECT_EQ(listener->outcome().id().n(), 2u);
+  EXPECT_EQ(listener->outcome().client_request_id(), "1");
+  EXPECT_EQ(listener->events.back().end().reason(), "finished");
+  for (const v1::ListenEvent& event : listener->events) EXPECT_FALSE(event.has_gap());
+  // And once more from the start, after yet another restart.
+  Restart();
+  auto again = ListenAfter(session, Id(1, first_term, 0));
+  EXPECT_EQ(again->params().size(), 3u);
+  EXPECT_EQ(again->outcome().body().inline_(), R"({"ok":1})");
+}
+
+TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  Restart();
+  auto back = Link("boot-1", 2);
+  auto next = Streamed(session, "2");
+  ASSERT_TRUE(next->events[0].has_accepted());
+  EXPECT_GT(next->events[0].accepted().id().stream(), 1u);
+}
+
+TEST_F(DurableTest, NothingOfAStreamIsShownBeforeItIsDurableButProgress) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  disk.delay = absl::Milliseconds(50);
+  auto caller = Streamed(session);
+  EXPECT_TRUE(caller->events.empty());
+  const v1::Dispatch call = agent->TakeDispatch();  // which waits for no disk
+  loop.RunFor(absl::Milliseconds(50));
+  ASSERT_FALSE(caller->events.empty());
+  EXPECT_TRUE(caller->events[0].has_accepted());
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  loop.RunReady();
+  EXPECT_EQ(caller->params().size(), 1u);
+  Log(*agent, call, 3, "a");
+  agent->Progress(call, 4, R"({"progress":2})");
+  loop.RunFor(absl::Milliseconds(49));
+  EXPECT_EQ(caller->params().size(), 1u);  // progress keeps its place
+  for (const auto& item : agent->TakeAll(v1::ServerItem::kAck)) {
+    EXPECT_LE(item.ack().entries(0).n(), 2u);
+  }
+  loop.RunFor(absl::Milliseconds(2));
+  EXPECT_EQ(caller->params().size(), 3u);
+  agent->Result(call, 5);
+  loop.RunFor(absl::Milliseconds(49));
+  EXPECT_TRUE(caller->outcomes().empty());
+  loop.RunFor(absl::Milliseconds(2));
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(DurableTest, ACallAnsweredWithoutAStreamWaitsForNoDisk) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  disk.delay = absl::Seconds(5);
+  auto caller = Invoke(Call(session));
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  loop.RunFor(absl::Seconds(5));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+}
+
+TEST_F(DurableTest, WhatWasNotDurableComesAgainFromTheAgentOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  const uint64_t term = plane->term();
+  disk.delay = absl::Seconds(1);
+  Log(*agent, call, 1, "a");
+  loop.RunReady();
+  EXPECT_TRUE(caller->params().empty());
+  disk.delay = absl::ZeroDuration();
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  EXPECT_EQ(back->Take(v1::ServerItem::kVerdict)->verdict().have_n(), 0u);
+  Log(*back, call, 1, "a");
+  back->Result(call, 2);
+  loop.RunReady();
+  auto listener = ListenAfter(session, Id(1, term, 0));
+  EXPECT_EQ(listener->params().size(), 1u);
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(DurableTest, ProgressThatWasAcknowledgedIsGoneAndItsValueDoesNotFall) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  for (uint64_t n = 1; n <= 3; ++n) {
+    agent->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+  }
+  loop.RunReady();
+  EXPECT_EQ(caller->params().size(), 3u);
+  const uint64_t term = plane->term();
+  Restart();
+  // It has let 1 go, and has 2 to 4.
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 4)});
+  auto listener = ListenAfter(session, Id(1, term, 3));
+  for (uint64_t n = 2; n <= 5; ++n) {
+    back->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+  }
+  back->Result(call, 6);
+  loop.RunReady();
+  EXPECT_THAT(listener->params(),
+              ElementsAre(HasSubstr(R"("progress":4)"), HasSubstr(R"("progress":5)")));
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(DurableTest, AfterAnOrderlyEndEveryEventIsToldOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  for (uint64_t n = 2; n <= 4; ++n) {
+    agent->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+  }
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  RestartInOrder();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 6)});
+  EXPECT_EQ(back->Take(v1::ServerItem::kVerdict)->verdict().have_n(), 4u);
+  auto listener = ListenAfter(session, Id(1, term, 1));
+  for (uint64_t n = 5; n <= 7; ++n) {
+    back->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+  }
+  back->Result(call, 8);
+  loop.RunReady();
+  EXPECT_THAT(listener->params(),
+              ElementsAre(HasSubstr(R"("progress":3)"), HasSubstr(R"("progress":4)"),
+                          HasSubstr(R"("progress":5)"), HasSubstr(R"("progress":6)"),
+                          HasSubstr(R"("progress":7)")));
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(DurableTest, AfterAnOrderlyEndNothingNewIsShownBeforeTheStoreKnowsOfTheRestart) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Progress(call, 1, R"({"progress":1})");
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  bool done = false;
+  plane->Drain(absl::Milliseconds(1), [&] { done = true; });
+  loop.RunFor(absl::Milliseconds(5));
+  ASSERT_TRUE(done);
+  disk.delay = absl::Milliseconds(50);
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  auto listener = ListenAfter(session, Id(1, term, 1));
+  back->Progress(call, 2, R"({"progress":2})");
+  loop.RunFor(absl::Milliseconds(49));
+  EXPECT_TRUE(listener->params().empty());
+  // Killed now, the next control plane still knows what was shown.
+  Restart();
+  auto again = Link("boot-1", 3, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  auto second = ListenAfter(session, Id(1, term, 1));
+  again->Progress(call, 2, R"({"progress":2})");
+  loop.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(second->params().size(), 1u);
+}
+
+TEST_F(DurableTest, ACallThatTheAgentDoesNotHoldIsSentAgainUnderTheSameJournalOnly) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Streamed(session, "1");
+  const v1::Dispatch call = agent->TakeDispatch();
+  Restart();
+  auto back = Link("boot-2", 1, "journal-1");
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  EXPECT_EQ(again.attempt(), 1u);
+  EXPECT_EQ(again.params().inline_(), call.params().inline_());
+  Restart();
+  auto other = Link("boot-3", 1, "journal-2");
+  EXPECT_FALSE(other->Take(v1::ServerItem::kDispatch));
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  EXPECT_EQ(listener->outcome().reason(), v1::JOURNAL_LOST);
+  EXPECT_EQ(listener->outcome().certainty(), v1::UNKNOWN);
+}
+
+TEST_F(DurableTest, LargeParamsAreNotStoredAndTheirCallIsNotSentAgain) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_params(R"({"name":"bake","arguments":{"text":")" + std::string(100'000, 'x') +
+                     R"("}})");
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  Restart();
+  auto back = Link("boot-2", 1, "journal-1");
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  EXPECT_EQ(listener->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_THAT(listener->outcome().message(), HasSubstr("too large to be stored"));
+}
+
+TEST_F(DurableTest, BudgetsEndACallWhoseAgentNeverComesBack) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request = Call(session);
+  request.set_open_stream_after_ms(0);
+  request.set_queue_ms(20'000);
+  request.set_run_ms(10'000);
+  auto caller = Invoke(request);
+  loop.RunFor(absl::Seconds(5));
+  Restart();
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  loop.RunFor(absl::Seconds(34));
+  EXPECT_TRUE(listener->outcomes().empty());
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_EQ(listener->outcome().reason(), v1::HARD_TIMER);
+  EXPECT_THAT(listener->outcome().diagnostics(), HasSubstr(R"("call_age_ms":40000)"));
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+  EXPECT_EQ(plane->gauges().requests, 0u);
+}
+
+TEST_F(DurableTest, AnAnswerAndACancelThatWereAcceptedSurvive) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", R"({"elicitation":{}})");
+  auto asking = Streamed(session, "1");
+  const v1::Dispatch call = agent->TakeDispatch();
+  v1::AgentItem ask;
+  ask.mutable_call_event()->set_call_id(call.call_id());
+  ask.mutable_call_event()->set_attempt(1);
+  ask.mutable_call_event()->set_n(1);
+  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
+  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
+  agent->Say(std::move(ask));
+  auto cancelled = Invoke(Call(session, "2"));
+  const v1::Dispatch other = agent->TakeDispatch();
+  agent->Started(other);
+  loop.RunReady();
+  ASSERT_TRUE(asking->events.back().has_ask());
+  v1::SendRequest send;
+  send.set_session_id(session);
+  send.mutable_answer()->set_ask_id(asking->events.back().ask().ask_id());
+  send.mutable_answer()->set_result(R"({"action":"accept"})");
+  agent->Cut();  // neither reaches the agent
+  loop.RunReady();
+  EXPECT_TRUE(Send(send));
+  EXPECT_TRUE(CancelRequest(session, "2"));
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1",
+                   {FakeAgent::State(call, v1::CallState::RUNNING, 1),
+                    FakeAgent::State(other, v1::CallState::RUNNING, 1)});
+  auto answer = back->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().ask_n(), 1u);
+  EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
+  bool is_cancelled = false;
+  for (const auto& verdict : back->TakeAll(v1::ServerItem::kVerdict)) {
+    if (verdict.verdict().call_id() != other.call_id()) continue;
+    is_cancelled = verdict.verdict().decision() == v1::Verdict::CANCEL;
+  }
+  EXPECT_TRUE(is_cancelled);
+}
+
+TEST_F(DurableTest, ReceiptsAndOutcomesOutliveARestart) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Result(call, 2);
+  loop.RunFor(absl::Milliseconds(100));
+  Restart();
+  auto receipt = GetCall(Ref(call.call_id(), session));
+  ASSERT_TRUE(receipt.ok()) << receipt.status();
+  EXPECT_EQ(receipt->phase(), v1::CALL_SUCCEEDED);
+  EXPECT_EQ(receipt->tool(), "bake");
+  EXPECT_EQ(receipt->principal(), "anna");
+  EXPECT_EQ(receipt->outcome().body().inline_(), R"({"ok":1})");
+  // Of the same principal, and of nobody else.
+  EXPECT_TRUE(GetCall(Ref(call.call_id(), OpenSession())).ok());
+  v1::OpenSessionRequest other;
+  other.set_principal("bert");
+  std::string berts;
+  plane->OpenSession(other,
+                     [&](absl::StatusOr<v1::Session> opened) { berts = opened->session_id(); });
+  loop.RunReady();
+  EXPECT_TRUE(absl::IsNotFound(GetCall(Ref(call.call_id(), berts)).status()));
+  loop.RunFor(absl::Hours(25));
+  EXPECT_TRUE(absl::IsNotFound(GetCall(Ref(call.call_id())).status()));
+  for (const auto& [key, value] : disk.records) {
+    EXPECT_FALSE(key.starts_with("receipts/") || key.starts_with("outcome/")) << key;
+  }
+}
+
+TEST_F(DurableTest, ACallThatEndedJustBeforeTheKillIsNotRunOrEndedAgain) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Result(call, 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcomes().size(), 1u);
+  Restart();  // before its receipt was written
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED, 1)});
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  EXPECT_EQ(listener->outcomes().size(), 1u);
+  EXPECT_EQ(GetCall(Ref(call.call_id()))->phase(), v1::CALL_SUCCEEDED);
+}
+
+TEST_F(DurableTest, ALargeResultIsFetchedFromTheAgentAfterARestart) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  const std::string piece(64 << 10, 'p');
+  agent->BigResult(call, 1, 2 * piece.size());
+  loop.RunFor(absl::Milliseconds(200));
+  Restart();
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED, 1)});
+  auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().decision(), v1::Verdict::CONTINUE);
+  EXPECT_EQ(verdict->verdict().have_n(), 0u);
+  back->BigResult(call, 1, 2 * piece.size());
+  back->Chunk(call, 1, 0, piece);
+  back->Chunk(call, 1, piece.size(), piece);
+  loop.RunReady();
+  EXPECT_EQ(listener->body().size(), 2 * piece.size());
+  EXPECT_EQ(listener->events.back().end().reason(), "finished");
+}
+
+TEST_F(DurableTest, WhileTheStoreFailsRunningCallsGoOnAndNothingIsSettled) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  disk.failing = true;
+  store->OnDiskChanged();
+  Log(*agent, call, 1, "a");
+  agent->Result(call, 2);
+  auto quick = Invoke(Call(session, "2"));
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->params().size(), 1u);
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  EXPECT_EQ(quick->outcome().class_(), v1::RESULT);
+  EXPECT_THAT(plane->store_status().message(), testing::Eq("the disk is full"));
+  absl::Status refused;
+  plane->OpenSession({}, [&](absl::StatusOr<v1::Session> opened) { refused = opened.status(); });
+  loop.RunReady();
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the disk is full"));
+  auto job = Streamed(session, "3");
+  EXPECT_EQ(job->outcome().reason(), v1::STORE_UNAVAILABLE);
+  EXPECT_THAT(job->outcome().message(), HasSubstr("the disk is full"));
+  loop.RunFor(absl::Seconds(70));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  disk.failing = false;
+  store->OnDiskChanged();
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_EQ(agent->TakeAll(v1::ServerItem::kSettle).size(), 1u);
+  EXPECT_FALSE(OpenSession().empty());
+}
+
+TEST_F(DurableTest, WhatHasLeftMemoryIsReadFromTheStore) {
+  config.limits.replay_events_max = 2;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  caller->Drop();
+  std::vector<std::string> expected;
+  for (uint64_t n = 1; n <= 100; ++n) {
+    agent->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+    expected.push_back(R"({"progress":)" + std::to_string(n) + R"(,"progressToken":"tok"})");
+  }
+  agent->Result(call, 101);
+  loop.RunReady();
+  EXPECT_LT(plane->gauges().replay_bytes, 1'000u);
+  disk.delay = absl::Milliseconds(3);  // reading takes time, too
+  auto listener = ListenAfter(session, Id(1, plane->term(), 0));
+  EXPECT_TRUE(listener->params().empty());
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(listener->params(), expected);
+  EXPECT_EQ(listener->outcomes().size(), 1u);
+}
+
+TEST_F(DurableTest, BeyondTheDiskBoundTheOldestGoAndAGapTellsIt) {
+  config.limits.replay_events_max = 2;
+  config.limits.replay_disk_bytes_max = 200'000;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  caller->Drop();
+  const std::string filler(1'000, 'x');
+  for (uint64_t n = 1; n <= 300; ++n) Log(*agent, call, n, std::to_string(n) + filler);
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  for (int round = 0; round < 2; ++round) {
+    auto listener = ListenAfter(session, Id(1, term, 0));
+    uint64_t lost = 0;
+    for (const v1::ListenEvent& event : listener->events) lost += event.gap().lost();
+    EXPECT_GT(lost, 50u);
+    EXPECT_EQ(lost + listener->params().size(), 300u);
+    EXPECT_THAT(listener->params().back(), HasSubstr(R"("data":"300)"));
+    Restart();
+  }
+}
+
+TEST_F(DurableTest, SessionsAreToldOnceMoreThatListsAndResourcesMayHaveChanged) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto request = Call(session, "1");
+  request.set_method("resources/subscribe");
+  request.set_params(R"({"uri":"scene://a"})");
+  auto caller = Invoke(request);
+  agent->Result(agent->TakeDispatch(), 1, "{}");
+  auto get = Listen(session, 0);
+  const uint64_t term = plane->term();
+  loop.RunReady();
+  Restart();
+  auto again = ListenAfter(session, Id(0, term, 0));
+  FakeAgent back(loop, "boot-1", 2);
+  plane->AttachAgent(back.MakeLink(), {"ipv4:127.0.0.1:1", "", ""});
+  std::vector<v1::AgentItem> opening(3);
+  *opening[0].mutable_hello() = back.Hello();
+  *opening[1].mutable_seat_state() = FakeAgent::Seat();
+  opening[1].mutable_seat_state()->set_capabilities(R"({"tools":{"listChanged":true}})");
+  opening[2].mutable_inventory_done();
+  back.Say(std::move(opening));
+  loop.RunReady();
+  std::vector<std::string> methods;
+  for (const v1::ListenEvent& event : again->events) {
+    if (event.has_stream_event()) methods.push_back(event.stream_event().method());
+  }
+  EXPECT_THAT(methods,
+              ElementsAre("notifications/tools/list_changed", "notifications/resources/updated"));
+}
+
+TEST_F(DurableTest, SuspensionErasesTheLogsAndKeepsTheId) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  Log(*agent, call, 1, "a");
+  agent->Result(call, 2);
+  loop.RunReady();
+  caller->Drop();
+  loop.RunFor(absl::Seconds(63));
+  for (const auto& [key, value] : disk.records) {
+    EXPECT_FALSE(key.starts_with("event/") || key.starts_with("stream/")) << key;
+  }
+  Restart();
+  EXPECT_TRUE(plane->GetSession(session).ok());
+}
+
+TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto get = Listen(session, 0);
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  Log(*agent, call, 1, "a");
+  agent->Result(call, 2);
+  loop.RunReady();
+  EXPECT_TRUE(plane->CloseSession(session).ok());
+  loop.RunFor(absl::Seconds(3));
+  for (const auto& [key, value] : disk.records) {
+    EXPECT_TRUE(key.starts_with("receipts/") || key.starts_with("outcome/")) << key;
+  }
+}
+
+}  // namespace
+}  // namespace callboard::server

@@ -1,0 +1,144 @@
+// Idempotency keys: one call for each, whatever is cut or killed between.
+#include "gmock/gmock.h"
+#include "tests/unit/server/flows_fixture.h"
+
+namespace callboard::server {
+namespace {
+
+using testing::HasSubstr;
+
+class KeysTest : public FlowsTest {
+ protected:
+  v1::InvokeRequest Keyed(const std::string& session, const std::string& id,
+                          const std::string& arguments = R"({"frames":1,"name":"a"})") {
+    auto request = Call(session, id);
+    request.set_params(R"({"name":"bake","arguments":)" + arguments + "}");
+    request.set_idempotency_key("key-1");
+    return request;
+  }
+};
+
+TEST_F(KeysTest, TheSameArgumentsHaveTheSameOutcomeAndRunOnce) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  // Members in another order, and another session of the same principal.
+  auto second = Invoke(Keyed(OpenSession(), "2", R"({ "name": "\u0061", "frames": 1 })"));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  EXPECT_EQ(second->outcome().body().inline_(), R"({"ok":1})");
+  EXPECT_EQ(second->outcome().client_request_id(), "2");
+  EXPECT_EQ(second->outcome().call_id(), first->outcome().call_id());
+}
+
+TEST_F(KeysTest, OtherArgumentsConflict) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  auto second = Invoke(Keyed(session, "2", R"({"frames":2,"name":"a"})"));
+  EXPECT_EQ(second->outcome().class_(), v1::REJECTED);
+  EXPECT_EQ(second->outcome().reason(), v1::IDEMPOTENCY_CONFLICT);
+  EXPECT_EQ(second->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_THAT(second->outcome().message(), HasSubstr("other arguments"));
+}
+
+TEST_F(KeysTest, ARunningCallIsAttachedTo) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  auto second = Invoke(Keyed(session, "2"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  first->Drop();
+  auto third = Invoke(Keyed(session, "3"));
+  agent->Progress(call, 1, R"({"progress":1})");
+  agent->Result(call, 2);
+  loop.RunReady();
+  EXPECT_EQ(second->outcome().body().inline_(), R"({"ok":1})");
+  EXPECT_TRUE(absl::IsOutOfRange(*second->end));
+  EXPECT_EQ(third->outcome().client_request_id(), "3");
+  EXPECT_EQ(third->params().size(), 1u);  // it has taken the first caller's place
+}
+
+TEST_F(KeysTest, KeysSurviveARestartAtEveryPoint) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  disk.delay = absl::Milliseconds(10);
+  auto first = Invoke(Keyed(session, "1"));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));  // the store does not know it yet
+  loop.RunFor(absl::Milliseconds(10));
+  const v1::Dispatch call = agent->TakeDispatch();
+  disk.delay = absl::ZeroDuration();
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  auto second = Invoke(Keyed(session, "2"));
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+  back->Started(call);
+  back->Result(call, 2);
+  loop.RunFor(absl::Milliseconds(150));
+  EXPECT_EQ(second->outcome().body().inline_(), R"({"ok":1})");
+  Restart();
+  auto again = Link("boot-1", 3);
+  auto third = Invoke(Keyed(session, "3"));
+  EXPECT_FALSE(again->Take(v1::ServerItem::kDispatch));
+  EXPECT_EQ(third->outcome().body().inline_(), R"({"ok":1})");
+}
+
+TEST_F(KeysTest, AnUnknownOutcomeNamesTheReceipt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Finish(call, 2, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunReady();
+  auto second = Invoke(Keyed(session, "2"));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  EXPECT_EQ(second->outcome().certainty(), v1::UNKNOWN);
+  EXPECT_THAT(second->outcome().message(), HasSubstr("ask for its receipt by call id"));
+}
+
+TEST_F(KeysTest, WhatDidNotStartMayBeTriedAgain) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  agent->Finish(agent->TakeDispatch(), 1, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED);
+  loop.RunReady();
+  auto second = Invoke(Keyed(session, "2"));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kDispatch));
+}
+
+TEST_F(KeysTest, AFailingStoreRefusesThem) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  disk.failing = true;
+  store->OnDiskChanged();
+  auto refused = Invoke(Keyed(session, "1"));
+  EXPECT_EQ(refused->outcome().reason(), v1::STORE_UNAVAILABLE);
+}
+
+TEST_F(KeysTest, ACallsBodyWaitsAtTheAgentForWhoeverComesWithItsKey) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  first->Drop();
+  const std::string piece(64 << 10, 'p');
+  agent->BigResult(call, 1, 2 * piece.size());
+  agent->Chunk(call, 1, 0, piece);
+  loop.RunFor(absl::Seconds(5));
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kSettle));
+  auto second = Invoke(Keyed(session, "2"));
+  EXPECT_EQ(second->outcome().body().size(), 2 * piece.size());
+  agent->Chunk(call, 1, piece.size(), piece);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(second->body().size(), 2 * piece.size());
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+  auto third = Invoke(Keyed(session, "3"));
+  EXPECT_EQ(third->outcome().reason(), v1::BODY_LOST);
+  EXPECT_THAT(third->outcome().message(), HasSubstr("no longer kept"));
+}
+
+}  // namespace
+}  // namespace callboard::server
