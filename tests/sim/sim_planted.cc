@@ -21,6 +21,11 @@ constexpr std::pair<std::string_view, core::PlantedBug> kBugs[] = {
     {"rerun_after_cut", core::PlantedBug::kRerunAfterCut},
     {"answer_twice", core::PlantedBug::kAnswerTwice},
     {"answer_of_others", core::PlantedBug::kAnswerOfOthers},
+    {"shown_before_durable", core::PlantedBug::kShownBeforeDurable},
+    {"settled_before_durable", core::PlantedBug::kSettledBeforeDurable},
+    {"term_not_raised", core::PlantedBug::kTermNotRaised},
+    {"replay_from_wrong_term", core::PlantedBug::kReplayFromWrongTerm},
+    {"receipt_lost", core::PlantedBug::kReceiptLost},
 };
 
 // The first seed that shows a violation; 0 if none does.
