@@ -62,7 +62,9 @@ struct Station {
   Station(VirtualLoop& loop, uint64_t seed)
       : random(seed),
         plane(loop),
-        agent(loop, random, plane, journal, spool, {.agent_id = fmt::format("{:032x}", seed)}) {
+        dialer(loop, {{"plane", &plane}}),
+        agent(loop, random, dialer, journal, spool,
+              {.agent_id = fmt::format("{:032x}", seed), .control_planes = {"plane"}}) {
     EXPECT_TRUE(agent.Recover().ok());
     agent.Start();
   }
@@ -74,6 +76,7 @@ struct Station {
 
   core::SeededRandom random;
   FakePlane plane;
+  FakeDialer dialer;
   MemoryJournalFile journal;
   MemorySpool spool;
   agent::Agent agent;
