@@ -46,6 +46,7 @@ void EventStream::Reopen() {
 }
 
 void EventStream::Connect() {
+  lost_ = false;
   net::HeaderList headers = callbacks_.headers();
   headers.emplace_back("Accept", "text/event-stream");
   if (config_.resumes && !last_id_.empty()) headers.emplace_back("Last-Event-ID", last_id_);
@@ -90,6 +91,7 @@ void EventStream::OnEnd(absl::Status status, bool) {
 
 // Later: the caller is the HTTP exchange that goes.
 void EventStream::Lose(absl::Status status) {
+  if (std::exchange(lost_, true)) return;
   if (reader_ && loop_.Now() - opened_ >= config_.retry_max) wait_ = config_.retry_first;
   reader_.reset();
   lifetime_.Renew();

@@ -77,6 +77,7 @@ class EventStream final : private net::HttpResponseSink {
   std::string target_;
   bool active_ = false;
   bool joined_ = false;  // there has been a stream since Open()
+  bool lost_ = false;    // this connection, for a reason that is known already
   absl::Duration wait_;
   absl::Time opened_;
   std::optional<absl::Duration> server_retry_;

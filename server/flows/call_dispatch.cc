@@ -216,7 +216,12 @@ void CallFlow::OnLinkUp(const std::string& agent_id, AgentSession& link) {
   for (const v1::CallState& state : inventory) GiveVerdict(link, state);
   for (const uint64_t order : missing) {
     auto found = calls_.find(order);
-    if (found != calls_.end()) OnMissing(*found->second, link.hello().journal_id());
+    if (found == calls_.end()) continue;
+    const CallId id = found->second->id;
+    OnMissing(*found->second, link.hello().journal_id());
+    // An earlier attempt, which the agent holds, of a call that is over now.
+    const LiveCall* call = Find(id);
+    if (held.contains(id) && (call == nullptr || call->ended)) SettleAtAgent(id, agent_id);
   }
   link.ScheduleFlush();
 }

@@ -234,9 +234,7 @@ TEST_F(GrpcLinkTest, WritesAfterTheStreamHasEndedAreDropped) {
 
 // The fixture's server has gRPC's own idea of "too many": pings less than five minutes apart.
 TEST_F(GrpcLinkTest, FC16_AServerThatComplainsOfPingsIsPingedHalfAsOften) {
-  dialer_ = agent::MakeGrpcDialer(
-      agent_thread_.loop(),
-      {.address = fmt::format("127.0.0.1:{}", port_), .keepalive_interval = absl::Seconds(1)});
+  dialer_ = agent::MakeGrpcDialer(agent_thread_.loop(), {.keepalive_interval = absl::Seconds(1)});
   const auto life = [this] {
     agent_thread_.Call([this] {
       agent_link_.reset();

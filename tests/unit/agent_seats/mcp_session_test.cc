@@ -178,7 +178,7 @@ TEST_F(McpSession, ListOfToolsBeyondTheLimitsIsToldInTheSeatsHealth) {
   BringUp();
   EXPECT_EQ(seat->State().catalogue_digest(), "");
   EXPECT_EQ(seat->State().health().reason(),
-            "its list of tools is not taken: result of 222 bytes exceeds the limit of 100 bytes");
+            "its list of tools is not taken: the message has 221 bytes or more, 100 are allowed");
   backend->pages[""] = R"({"tools":[]})";
   loop.RunFor(absl::Minutes(2));
   EXPECT_EQ(seat->State().health().reason(), "");

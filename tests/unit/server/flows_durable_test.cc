@@ -107,8 +107,8 @@ TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
   Restart();
   auto back = Link("boot-1", 2);
   auto next = Streamed(session, "2");
-  ASSERT_TRUE(next->events[0].has_accepted());
-  EXPECT_GT(next->events[0].accepted().id().stream(), 1u);
+  ASSERT_TRUE(next->accepted());
+  EXPECT_GT(next->accepted()->id().stream(), 1u);
 }
 
 TEST_F(DurableTest, NothingOfAStreamIsShownBeforeItIsDurableButProgress) {
@@ -116,11 +116,10 @@ TEST_F(DurableTest, NothingOfAStreamIsShownBeforeItIsDurableButProgress) {
   const std::string session = OpenSession();
   disk.delay = absl::Milliseconds(50);
   auto caller = Streamed(session);
-  EXPECT_TRUE(caller->events.empty());
+  EXPECT_FALSE(caller->accepted());
   const v1::Dispatch call = agent->TakeDispatch();  // which waits for no disk
   loop.RunFor(absl::Milliseconds(50));
-  ASSERT_FALSE(caller->events.empty());
-  EXPECT_TRUE(caller->events[0].has_accepted());
+  EXPECT_TRUE(caller->accepted());
   agent->Started(call);
   agent->Progress(call, 2, R"({"progress":1})");
   loop.RunReady();

@@ -100,6 +100,13 @@ class Puller {
   }
   void Drop() { source_.reset(); }
 
+  // Of Invoke.
+  std::optional<v1::Accepted> accepted() const {
+    for (const Event& event : events) {
+      if (event.has_accepted()) return event.accepted();
+    }
+    return std::nullopt;
+  }
   // Of Invoke and Listen.
   std::vector<v1::CallOutcome> outcomes() const {
     std::vector<v1::CallOutcome> found;
