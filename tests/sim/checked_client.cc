@@ -23,6 +23,7 @@ struct Aftermath {
 struct Shared {
   core::EventLoop& loop;
   Trace& trace;
+  StoreWitness& witness;
   uint64_t ended = 0;
   std::deque<std::shared_ptr<Aftermath>> aftermaths;
 };
@@ -60,8 +61,12 @@ class OutcomeCheck {
 
 class CheckedInvoke final : public InvokeSource {
  public:
-  CheckedInvoke(std::shared_ptr<Shared> shared, std::unique_ptr<InvokeSource> inner)
-      : shared_(std::move(shared)), inner_(std::move(inner)), check_(shared_->trace) {}
+  CheckedInvoke(std::shared_ptr<Shared> shared, std::string session,
+                std::unique_ptr<InvokeSource> inner)
+      : shared_(std::move(shared)),
+        session_(std::move(session)),
+        inner_(std::move(inner)),
+        check_(shared_->trace) {}
 
   ~CheckedInvoke() override {
     if (!check_.complete() || waiting_ || ++shared_->ended % 2 == 0) return;
@@ -93,12 +98,14 @@ class CheckedInvoke final : public InvokeSource {
 
  private:
   void Check(const v1::InvokeEvent& event) {
+    shared_->witness.LookShown(session_, event);
     if (event.has_outcome()) return check_.TakeOutcome(event.outcome());
     if (event.has_chunk()) return check_.TakeChunk(event.chunk());
     check_.TakeOther();
   }
 
   std::shared_ptr<Shared> shared_;
+  const std::string session_;
   std::unique_ptr<InvokeSource> inner_;
   OutcomeCheck check_;
   bool waiting_ = false;
@@ -126,6 +133,7 @@ class CheckedListen final : public ListenSource {
     if (event.has_stream_event()) CheckId(event.stream_event().id());
     if (event.has_ask()) CheckId(event.ask().id());
     if (event.has_outcome()) CheckId(event.outcome().id());
+    shared_->witness.LookShown(request_.session_id(), event);
   }
   void CheckId(const v1::EventId& id) {
     const std::pair<uint64_t, uint64_t> here{id.term(), id.n()};
@@ -144,9 +152,9 @@ class CheckedListen final : public ListenSource {
 
 class CheckedClient final : public bridge::ControlPlaneClient {
  public:
-  CheckedClient(core::EventLoop& loop, Trace& trace,
+  CheckedClient(core::EventLoop& loop, Trace& trace, StoreWitness& witness,
                 std::unique_ptr<bridge::ControlPlaneClient> inner)
-      : shared_(std::make_shared<Shared>(Shared{loop, trace})), inner_(std::move(inner)) {}
+      : shared_(std::make_shared<Shared>(Shared{loop, trace, witness})), inner_(std::move(inner)) {}
 
   void OpenSession(v1::OpenSessionRequest request, bridge::Reply<v1::Session> reply) override {
     inner_->OpenSession(std::move(request), std::move(reply));
@@ -159,7 +167,9 @@ class CheckedClient final : public bridge::ControlPlaneClient {
     inner_->CloseSession(std::move(request), std::move(reply));
   }
   std::unique_ptr<InvokeSource> Invoke(v1::InvokeRequest request) override {
-    return std::make_unique<CheckedInvoke>(shared_, inner_->Invoke(std::move(request)));
+    std::string session = request.session_id();
+    return std::make_unique<CheckedInvoke>(shared_, std::move(session),
+                                           inner_->Invoke(std::move(request)));
   }
   std::unique_ptr<ListenSource> Listen(v1::ListenRequest request) override {
     auto source = inner_->Listen(request);
@@ -205,8 +215,9 @@ class CheckedClient final : public bridge::ControlPlaneClient {
 }  // namespace
 
 std::unique_ptr<bridge::ControlPlaneClient> MakeCheckedClient(
-    core::EventLoop& loop, Trace& trace, std::unique_ptr<bridge::ControlPlaneClient> inner) {
-  return std::make_unique<CheckedClient>(loop, trace, std::move(inner));
+    core::EventLoop& loop, Trace& trace, StoreWitness& witness,
+    std::unique_ptr<bridge::ControlPlaneClient> inner) {
+  return std::make_unique<CheckedClient>(loop, trace, witness, std::move(inner));
 }
 
 }  // namespace callboard::sim

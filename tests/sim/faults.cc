@@ -110,6 +110,7 @@ void SimWorld::StoreFault() {
   HealLater(Span(0.5, 8), [this] {
     trace_.Add("healed: the store works");
     disk_.failing = false;
+    disk_.sound_since = loop_.Now();
     if (plane_ != nullptr) plane_->store().OnDiskChanged();
   });
 }
@@ -247,7 +248,7 @@ void SimWorld::StartPlane() {
   ++plane_generation_;
   trace_.Add("the control plane starts");
   Disturb("");
-  plane_ = std::make_unique<PlaneProcess>(loop_, random_, trace_, settings_, disk_, receipts_,
+  plane_ = std::make_unique<PlaneProcess>(loop_, random_, trace_, settings_, disk_, witness_,
                                           agent_network_, http_network_);
 }
 

@@ -11,7 +11,7 @@
 namespace callboard::sim {
 
 PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
-                           const SimSettings& settings, SimDisk& disk, SettledReceipts& receipts,
+                           const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
                            AgentNetwork& agents, tests::MemoryNetwork& http)
     : agents_(agents),
       offload_(loop),
@@ -20,15 +20,15 @@ PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& t
              {.control_plane_id = "sim-plane",
               .budgets = settings.budgets,
               .limits = settings.limits}),
-      client_(MakeCheckedClient(loop, trace, apps::MakeLocalControlPlaneClient(plane_))),
+      client_(MakeCheckedClient(loop, trace, witness, apps::MakeLocalControlPlaneClient(plane_))),
       bridge_(loop, random, *client_, settings.bridge),
       http_(loop, settings.http,
             [this](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
               bridge_.Handle(std::move(request), std::move(responder));
             }) {
   agents_.Listen(
-      [this, &receipts](std::unique_ptr<server::AgentLink> link, server::PeerIdentity peer) {
-        plane_.AttachAgent(receipts.Watch(std::move(link)), std::move(peer));
+      [this, &witness](std::unique_ptr<server::AgentLink> link, server::PeerIdentity peer) {
+        plane_.AttachAgent(witness.Watch(std::move(link)), std::move(peer));
       });
   http_.Serve(http.Listen());
 }

@@ -19,10 +19,10 @@
 #include "server/flows/control_plane.h"
 #include "tests/sim/agent_network.h"
 #include "tests/sim/client_surroundings.h"
-#include "tests/sim/settled_receipts.h"
 #include "tests/sim/sim_dcc.h"
 #include "tests/sim/sim_settings.h"
 #include "tests/sim/sim_store.h"
+#include "tests/sim/store_witness.h"
 #include "tests/support/memory_journal_file.h"
 #include "tests/support/memory_spool.h"
 #include "tests/support/memory_stream.h"
@@ -33,7 +33,7 @@ namespace callboard::sim {
 class PlaneProcess {
  public:
   PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
-               const SimSettings& settings, SimDisk& disk, SettledReceipts& receipts,
+               const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
                AgentNetwork& agents, tests::MemoryNetwork& http);
   ~PlaneProcess();
 

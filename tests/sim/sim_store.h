@@ -18,8 +18,9 @@ namespace callboard::sim {
 struct SimDisk {
   std::map<std::string, std::string> records;
   uint64_t last_term = 0;
-  absl::Duration delay;   // from an append to its durability
-  bool failing = false;   // nothing becomes durable
+  absl::Duration delay;                           // from an append to its durability
+  bool failing = false;                           // nothing becomes durable
+  absl::Time sound_since = absl::InfinitePast();  // when it last ceased to fail
   size_t torn_after = 0;  // so many records that were not durable reach the disk at a kill
   // Runs for each record that becomes durable.
   absl::AnyInvocable<void(const server::StoreRecord&)> on_durable;

@@ -36,7 +36,7 @@ SimWorld::SimWorld(const WorldOptions& options)
       settings_(DrawSettings(random_)),
       agent_network_(loop_, random_, trace_),
       http_network_(loop_, random_, DrawHttpOptions(random_)),
-      receipts_(trace_, disk_) {
+      witness_(loop_, trace_, disk_) {
   StartPlane();
   const size_t machines = 2 + random_.Below(4);
   surroundings_ = std::make_unique<ClientSurroundings>(

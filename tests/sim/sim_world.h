@@ -94,7 +94,7 @@ class SimWorld {
   AgentNetwork agent_network_;
   tests::MemoryNetwork http_network_;
   SimDisk disk_;
-  SettledReceipts receipts_;
+  StoreWitness witness_;
   std::unique_ptr<PlaneProcess> plane_;
   uint64_t plane_generation_ = 0;
   std::vector<std::unique_ptr<Machine>> machines_;

@@ -1,4 +1,4 @@
-// Between control plane and agents: nothing may be settled that is not in the store.
+// Around the control plane: nothing may be settled or shown that is not in the store.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,18 +10,22 @@
 
 #include "absl/strings/escaping.h"
 #include "callboard/v1/store.pb.h"
+#include "core/runtime/event_loop.h"
 #include "server/flows/control_plane.h"
+#include "server/flows/store_key.h"
 #include "tests/sim/sim_store.h"
 #include "tests/sim/trace.h"
 
 namespace callboard::sim {
 
-// What the disk has ever held of receipts, and what agents were told to forget. Outlives links and
-// processes. Loop thread only.
-class SettledReceipts {
+// What the disk has ever held of receipts and events, what agents were told to forget and readers
+// were shown. Outlives links and processes. Loop thread only.
+class StoreWitness {
  public:
-  SettledReceipts(Trace& trace, SimDisk& disk) : trace_(trace) {
+  StoreWitness(core::EventLoop& loop, Trace& trace, SimDisk& disk)
+      : loop_(loop), trace_(trace), disk_(disk) {
     disk.on_durable = [this](const server::StoreRecord& record) {
+      if (record.key.starts_with("event/")) events_.insert(record.key);
       v1::ReceiptBlock block;
       if (!record.key.starts_with("receipts/") || !block.ParseFromString(record.value)) return;
       for (const v1::Receipt& receipt : block.receipts()) kept_.insert(receipt.call().call_id());
@@ -32,10 +36,30 @@ class SettledReceipts {
     return std::make_unique<Watched>(*this, std::move(link));
   }
 
+  // An event of Invoke or Listen. Progress waits for nothing, and news of a level are issued once
+  // more.
+  template <class Event>
+  void LookShown(const std::string& session, const Event& event) {
+    if (event.has_stream_event() && event.stream_event().method() == "notifications/message") {
+      CheckShown(session, event.stream_event().id());
+    }
+    if (event.has_ask()) CheckShown(session, event.ask().id());
+    if (event.has_outcome()) CheckShown(session, event.outcome().id());
+  }
+
  private:
+  void CheckShown(const std::string& session, const v1::EventId& id) {
+    if (session.empty() || id.term() == 0) return;
+    // While the store fails all is shown from memory.
+    if (disk_.failing || loop_.Now() <= disk_.sound_since) return;
+    const std::string key =
+        server::StoreKey::OfEvent(session, id.stream(), {.term = id.term(), .n = id.n()});
+    if (!events_.contains(key)) trace_.Violate("nothing is shown that is not in the store", key);
+  }
+
   class Watched final : public server::AgentLink {
    public:
-    Watched(SettledReceipts& owner, std::unique_ptr<server::AgentLink> inner)
+    Watched(StoreWitness& owner, std::unique_ptr<server::AgentLink> inner)
         : owner_(owner), inner_(std::move(inner)) {}
     void Open(Handler* handler) override { inner_->Open(handler); }
     void Write(v1::ServerFrame message) override {
@@ -46,7 +70,7 @@ class SettledReceipts {
     void Close(absl::Status status) override { inner_->Close(std::move(status)); }
 
    private:
-    SettledReceipts& owner_;
+    StoreWitness& owner_;
     std::unique_ptr<server::AgentLink> inner_;
   };
 
@@ -62,9 +86,12 @@ class SettledReceipts {
     trace_.Violate("nothing is settled that is not in the store", absl::BytesToHexString(call));
   }
 
+  core::EventLoop& loop_;
   Trace& trace_;
+  const SimDisk& disk_;
   std::set<std::string> requests_;
   std::set<std::string> kept_;
+  std::set<std::string> events_;
 };
 
 }  // namespace callboard::sim
