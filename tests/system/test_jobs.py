@@ -67,7 +67,8 @@ def test_whoever_asks_follows_the_states_of_a_call(stage):
     stage.wait_begun("one")
     connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=10)
     body = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": {
-        "name": "call_tool", "arguments": {"tool_slug": slug, "arguments": {"id": "two", "ms": 500}}}}
+        "name": "call_tool", "arguments": {"tool_slug": slug, "arguments": {"id": "two", "ms": 1000}},
+        "_meta": {"progressToken": "p"}}}  # with a token it does not become a job
     connection.request("POST", "/mcp", json.dumps(body), {
         "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
         "Mcp-Session-Id": client.session, "x-agent-status": "events"})

@@ -115,7 +115,7 @@ def test_fc_33_a_changed_backend_replaces_the_former_one_and_leaves_no_orphans(s
         assert time.monotonic() - started < 5
         time.sleep(0.01)
     assert most <= 1, "never two copies at once"
-    assert "settings_reloaded" in agent.output()
+    wait_until(lambda: "settings_reloaded" in agent.output(), 5, "the new settings in the log")
     stage.wait_for_seats(1)
 
     def works():
