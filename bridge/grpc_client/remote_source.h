@@ -56,10 +56,10 @@ class ReadReactor final : public grpc::ClientReadReactor<Event> {
   // ---- gRPC's threads ----
   void OnReadDone(bool ok) override {
     if (!ok) return ReleaseHold();
-    gate_->Post([self = self_, event = std::move(in_)]() mutable {
+    // Once it is posted the loop may begin the next read.
+    gate_->Post([self = self_, event = std::exchange(in_, Event())]() mutable {
       if (auto callback = std::exchange(self->callback_, nullptr)) callback(std::move(event));
     });
-    in_ = Event();
   }
   void OnDone(const grpc::Status& status) override {
     // No reference may stay here: the last one goes on the loop.
