@@ -167,10 +167,8 @@ void SeatFeed::OnSeatChanged(const std::string& seat_id) {
 void SeatFeed::OnNotice(const std::string& seat_id, std::string method, std::string raw_params) {
   if (!seats_.contains(seat_id)) return;
   const bool level_triggered = IsLevelTriggered(method);
-  WaitingNotice notice{seat_id, std::move(method), std::move(raw_params), level_triggered};
-  for (Port* port : ports_) {
-    QueueNotice(*port, port == ports_.back() ? std::move(notice) : notice);
-  }
+  const WaitingNotice notice{seat_id, std::move(method), std::move(raw_params), level_triggered};
+  for (Port* port : ports_) QueueNotice(*port, notice);
 }
 
 void SeatFeed::QueueNotice(Port& port, WaitingNotice notice) {

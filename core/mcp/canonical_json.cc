@@ -24,8 +24,10 @@ void AppendObject(std::string_view text, std::string& out) {
     members.emplace_back(std::move(key), member.value);
     return true;
   });
-  std::stable_sort(members.begin(), members.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Members of one name keep their order, which is that of their places in the text.
+  std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second.data() < b.second.data();
+  });
   out.push_back('{');
   for (size_t i = 0; i < members.size(); ++i) {
     if (i > 0) out.push_back(',');

@@ -1,9 +1,8 @@
 // Implementation of Watchdog.
 #include "core/runtime/watchdog.h"
 
-#include <time.h>
-
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 namespace callboard::core {
