@@ -5,16 +5,13 @@
 
 #include "absl/strings/escaping.h"
 #include "backend_agent/call_desk.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
 namespace {
-
-uint64_t ToMillis(absl::Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
-}
 
 void LogEnd(std::string_view event, const std::string& call_id, const std::string& seat,
             const CallEnd& end) {
@@ -27,8 +24,8 @@ void LogEnd(std::string_view event, const std::string& call_id, const std::strin
        {"reason", end.reason == v1::REASON_UNSPECIFIED ? "none" : v1::Reason_Name(end.reason)},
        {"certainty", v1::Certainty_Name(end.certainty)},
        {"bytes", end.body.size()},
-       {"queue_ms", ToMillis(end.queued)},
-       {"run_ms", ToMillis(end.ran)},
+       {"queue_ms", core::ToMillis(end.queued)},
+       {"run_ms", core::ToMillis(end.ran)},
        {"detail", end.facts.detail()}});
 }
 
@@ -132,8 +129,8 @@ void CallDesk::AddOutcome(Call& call, CallEnd end) {
   outcome.set_certainty(end.certainty);
   *outcome.mutable_facts() = std::move(end.facts);
   outcome.mutable_facts()->set_size(end.body.size());
-  outcome.set_queue_ms(ToMillis(end.queued));
-  outcome.set_run_ms(ToMillis(end.ran));
+  outcome.set_queue_ms(core::ToMillis(end.queued));
+  outcome.set_run_ms(core::ToMillis(end.ran));
   outcome.set_backend_revision(std::move(end.backend_revision));
   // A failed write costs the outcome after a crash, not now: it is sent all the same.
   journal_.Finished(call.call_id, outcome, end.body).IgnoreError();

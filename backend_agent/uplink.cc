@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
@@ -20,8 +21,7 @@ constexpr size_t kFramesUnderWay = 3;
 constexpr absl::Duration kSoon = absl::Milliseconds(2);
 
 absl::Duration FromMillis(uint64_t milliseconds, absl::Duration otherwise) {
-  if (milliseconds == 0) return otherwise;
-  return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(milliseconds, 1ull << 40)));
+  return milliseconds == 0 ? otherwise : core::FromMillis(milliseconds);
 }
 
 }  // namespace

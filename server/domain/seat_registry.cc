@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::server {
@@ -408,8 +409,7 @@ v1::InstanceRow SeatRegistry::Row(const SeatRecord& seat, absl::Time now) const 
   row.set_status(condition.status);
   row.set_advice(condition.advice);
   row.set_queue_depth(state.queue_depth());
-  row.set_last_seen_ms(
-      static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(now - seat.last_seen))));
+  row.set_last_seen_ms(core::ToMillis(now - seat.last_seen));
   row.set_local_mcp_url(state.local_mcp_url());
   row.set_agent_id(seat.agent_id);
   row.set_instance_id(state.instance_id());

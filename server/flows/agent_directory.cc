@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/runtime/digest.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
@@ -27,10 +28,6 @@ ParsedList CheckList(std::string digest, std::string_view body) {
                                        body.size(), found, digest));
   }
   return ParseToolList(std::move(digest), body);
-}
-
-uint64_t Millis(absl::Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
 }
 
 }  // namespace
@@ -80,7 +77,7 @@ void AgentDirectory::GoAway(absl::Duration grace) {
     if (agent.info.link == nullptr) continue;
     v1::GoAway& away = *agent.info.link->outbox().Control().mutable_go_away();
     away.set_reason("drain");
-    away.set_grace_ms(Millis(grace));
+    away.set_grace_ms(core::ToMillis(grace));
     for (const std::string& address : plane_.config.alternates) away.add_alternates(address);
     agent.info.link->ScheduleFlush();
   }
@@ -180,11 +177,11 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   told.set_window_max(limits.window_max);
   told.set_result_bytes_max(limits.result_bytes_max);
   const Budgets& budgets = plane_.config.budgets;
-  welcome.mutable_budgets()->set_queue_ms(Millis(budgets.queue));
-  welcome.mutable_budgets()->set_run_ms(Millis(budgets.heavy_call));
-  welcome.mutable_budgets()->set_link_read_idle_ms(Millis(budgets.link_read_idle));
-  welcome.mutable_budgets()->set_connect_ms(Millis(budgets.connect));
-  welcome.set_heartbeat_ms(Millis(budgets.heartbeat));
+  welcome.mutable_budgets()->set_queue_ms(core::ToMillis(budgets.queue));
+  welcome.mutable_budgets()->set_run_ms(core::ToMillis(budgets.heavy_call));
+  welcome.mutable_budgets()->set_link_read_idle_ms(core::ToMillis(budgets.link_read_idle));
+  welcome.mutable_budgets()->set_connect_ms(core::ToMillis(budgets.connect));
+  welcome.set_heartbeat_ms(core::ToMillis(budgets.heartbeat));
   for (const auto& [seat, incarnation] : plane_.seats.IncarnationsOf(info.agent_id)) {
     (*welcome.mutable_last_incarnation())[seat] = incarnation;
   }
@@ -213,10 +210,11 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   agent.wanted.clear();
   agent.refused.clear();
   agent.bases.clear();
-  core::LogInfo("link_down", {{"agent", agent.info.agent_id},
-                              {"host", agent.info.host},
-                              {"reason", core::Message(why)},
-                              {"duration_ms", Millis(plane_.loop.Now() - agent.info.linked_at)}});
+  core::LogInfo("link_down",
+                {{"agent", agent.info.agent_id},
+                 {"host", agent.info.host},
+                 {"reason", core::Message(why)},
+                 {"duration_ms", core::ToMillis(plane_.loop.Now() - agent.info.linked_at)}});
   link->Shut(why);
   Retire(*link);
   plane_.seats.Detach(agent.info.agent_id, plane_.loop.Now());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/store_key.h"
@@ -14,13 +15,6 @@ namespace {
 constexpr uint32_t kNotesOfATerm = 1'000;
 // An answer beyond this is not stored: after a restart the ask ends with its call's budget.
 constexpr size_t kAnswerStoredMax = 1 << 20;
-
-uint64_t ToMillis(absl::Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
-}
-absl::Duration Millis(uint64_t ms) {
-  return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ms, 1ull << 40)));
-}
 
 }  // namespace
 
@@ -52,8 +46,8 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   record.set_read_only(call.read_only);
   record.set_idempotent(call.idempotent);
   record.set_expect_incarnation(call.expect_incarnation);
-  record.set_queue_ms(ToMillis(call.queue_budget));
-  record.set_run_ms(ToMillis(call.run_budget));
+  record.set_queue_ms(core::ToMillis(call.queue_budget));
+  record.set_run_ms(core::ToMillis(call.run_budget));
   record.set_created_unix_ms(plane_.UnixMs(call.created));
   if (call.sent_at != absl::InfiniteFuture()) record.set_sent_unix_ms(plane_.UnixMs(call.sent_at));
   for (const uint64_t ask : call.asks) record.add_asks(ask);
@@ -121,8 +115,8 @@ void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, uint64_t 
   call.idempotent = record.idempotent();
   call.lane = record.lane();
   call.expect_incarnation = record.expect_incarnation();
-  call.queue_budget = Millis(record.queue_ms());
-  call.run_budget = Millis(record.run_ms());
+  call.queue_budget = core::FromMillis(record.queue_ms());
+  call.run_budget = core::FromMillis(record.run_ms());
   call.created = std::min(Now(), plane_.FromUnixMs(record.created_unix_ms()));
   call.hard_at =
       call.created + call.queue_budget + call.run_budget + plane_.config.budgets.upper_wait_margin;

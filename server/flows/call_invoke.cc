@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
@@ -13,10 +14,6 @@ namespace {
 
 constexpr size_t kInlineMax = 64 << 10;
 constexpr size_t kKeyBytesMax = 256;
-
-absl::Duration Millis(uint64_t ms) {
-  return absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ms, 1ull << 40)));
-}
 
 // Requests of MCP that change nothing and may be asked twice.
 bool IsReading(std::string_view method) {
@@ -127,7 +124,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
     if (call.request.open_stream_after_ms() == 0) {
       OpenStream(call);
     } else {
-      call.accept_at = call.created + Millis(call.request.open_stream_after_ms());
+      call.accept_at = call.created + core::FromMillis(call.request.open_stream_after_ms());
     }
   }
   Send(call);
@@ -195,7 +192,7 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
   call.agent_id = seat.agent_id;
   const Budgets& budgets = plane_.config.budgets;
   call.queue_budget = request.queue_ms() != 0
-                          ? std::min(Millis(request.queue_ms()), budgets.call_max)
+                          ? std::min(core::FromMillis(request.queue_ms()), budgets.call_max)
                           : budgets.queue;
   return AdmitTool(call, seat, session);
 }
@@ -229,10 +226,10 @@ std::optional<CallFlow::Refusal> CallFlow::AdmitTool(LiveCall& call, const SeatR
   }
   call.run_budget = by_class;
   if (request.run_ms() != 0) {
-    call.run_budget = Millis(request.run_ms());
+    call.run_budget = core::FromMillis(request.run_ms());
   } else if (const auto dcc = core::FindMember(parts.meta, "dcc")) {
     const auto wish = core::FindInteger(*dcc, "timeout_ms");
-    if (wish && *wish > 0) call.run_budget = Millis(static_cast<uint64_t>(*wish));
+    if (wish && *wish > 0) call.run_budget = core::FromMillis(static_cast<uint64_t>(*wish));
   }
   call.run_budget = std::min(call.run_budget, budgets.call_max);
   if (session != nullptr) return CheckPin(call, seat, *session);

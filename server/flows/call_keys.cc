@@ -5,6 +5,7 @@
 #include "core/mcp/canonical_json.h"
 #include "core/mcp/json.h"
 #include "core/runtime/digest.h"
+#include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
@@ -83,8 +84,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
     return source;
   }
   if (!request.never_open_stream()) {
-    call.accept_at = Now() + absl::Milliseconds(static_cast<int64_t>(
-                                 std::min<uint64_t>(request.open_stream_after_ms(), 1ull << 40)));
+    call.accept_at = Now() + core::FromMillis(request.open_stream_after_ms());
   }
   Arm(call);
   return source;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/runtime/lifetime.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
@@ -31,10 +32,6 @@ constexpr size_t kWaitsMax = 50'000;
 constexpr uint32_t kListCallsDefault = 100;
 constexpr uint32_t kListCallsMax = 1'000;
 constexpr size_t kSessionTextMax = 64 << 10;
-
-uint64_t Millis(absl::Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
-}
 
 }  // namespace
 
@@ -76,8 +73,8 @@ struct ControlPlane::Impl final : SeatObserver {
     proto.set_surface(session.surface);
     v1::SessionLimits& limits = *proto.mutable_limits();
     limits.set_streams_max(static_cast<uint32_t>(plane.config.limits.streams_per_session_max));
-    limits.set_idle_ms(Millis(plane.config.budgets.session_idle));
-    limits.set_grace_ms(Millis(plane.config.budgets.session_grace));
+    limits.set_idle_ms(core::ToMillis(plane.config.budgets.session_idle));
+    limits.set_grace_ms(core::ToMillis(plane.config.budgets.session_grace));
     return proto;
   }
 
@@ -353,9 +350,7 @@ void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
     return reply(absl::ResourceExhaustedError("50000 callers wait for calls already"));
   }
   const uint64_t number = impl.next_wait++;
-  const absl::Duration wait = std::min(
-      kWaitMax,
-      absl::Milliseconds(static_cast<int64_t>(std::min<uint64_t>(ref.wait_ms(), 1ull << 40))));
+  const absl::Duration wait = std::min(kWaitMax, core::FromMillis(ref.wait_ms()));
   impl.waits.emplace(
       number, Impl::Wait{(*found)->call_id, ref.with_outcome(), std::move(reply),
                          impl.plane.loop.After(wait, [&impl, number] { impl.EndWait(number); })});
@@ -419,7 +414,7 @@ absl::StatusOr<v1::DescribeToolResponse> ControlPlane::DescribeTool(
   response.set_read_only(tool->read_only);
   response.set_marking_source("annotations");
   const Budgets& budgets = plane.config.budgets;
-  response.set_run_ms(Millis(std::min(
+  response.set_run_ms(core::ToMillis(std::min(
       budgets.call_max,
       tool->timeout_hint.value_or(tool->read_only ? budgets.quick_call : budgets.heavy_call))));
   return response;

@@ -4,17 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/planted_bug.h"
 #include "server/flows/store_key.h"
 
 namespace callboard::server {
-namespace {
-
-uint64_t Millis(absl::Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Milliseconds(duration)));
-}
-
-}  // namespace
 
 v1::Call ToProto(const Execution& execution, absl::Time now) {
   v1::Call call;
@@ -29,8 +23,8 @@ v1::Call ToProto(const Execution& execution, absl::Time now) {
   call.set_session_id(execution.session_id);
   call.set_principal(execution.principal);
   call.set_attempt(execution.attempt);
-  call.set_age_ms(Millis(now - execution.created));
-  if (execution.over()) call.set_ended_ms(Millis(now - execution.ended));
+  call.set_age_ms(core::ToMillis(now - execution.created));
+  if (execution.over()) call.set_ended_ms(core::ToMillis(now - execution.ended));
   call.set_queue_ms(execution.queue_ms);
   call.set_run_ms(execution.run_ms);
   call.set_ahead(execution.ahead);
