@@ -71,27 +71,26 @@ class StreamTail {
     }
   }
 
-  // How many events are gone that should come next; they are then passed over.
+  // How many events are gone that should come next; they are then passed over. To be asked before
+  // each Take: it also sends for what has left memory.
   uint64_t TakeGap() {
-    if (stream_ == nullptr) return 0;
+    if (stream_ == nullptr || !alive()) return 0;
     if (cursor_ < stream_->dropped_through) {
       const StreamPosition from = std::exchange(cursor_, stream_->dropped_through);
       fetched_.clear();
       return from.term == cursor_.term ? cursor_.n - from.n : stream_->dropped;
     }
+    FetchMissing();  // may be there at once
     if (!fetched_.empty()) {
       const StreamPosition next = PositionOf(fetched_.front());
-      if (next.term != cursor_.term || next.n == cursor_.n + 1) return 0;
-      const uint64_t lost = next.n - cursor_.n - 1;
-      cursor_.n = next.n - 1;
-      return lost;
+      const StreamPosition from = std::exchange(cursor_, {next.term, next.n - 1});
+      return next.term == from.term ? cursor_.n - from.n : LostOfFormer(from) + cursor_.n;
     }
     // Memory has them no more, and the store has them not.
     if (!std::exchange(hole_, false) && !session_id_.empty()) return 0;
     if (cursor_.term < term_) {
       const StreamPosition from = std::exchange(cursor_, {term_, 0});
-      const StreamPosition former = stream_->former_last;
-      return former.term == from.term && former.n > from.n ? former.n - from.n : 1;
+      return std::max<uint64_t>(LostOfFormer(from), 1);
     }
     const uint64_t floor = stream_->log.floor();
     return floor > cursor_.n ? floor - std::exchange(cursor_.n, floor) : 0;
@@ -137,19 +136,29 @@ class StreamTail {
         item.event);
   }
 
-  // The item after the cursor if it may be shown; what is missing is sent for.
-  const StreamItem* Next() {
-    if (fetching_) return nullptr;
+  // Of the events after `from`, whose term is over, as far as is known.
+  uint64_t LostOfFormer(StreamPosition from) const {
+    const StreamPosition former = stream_->former_last;
+    return former.term == from.term && former.n > from.n ? former.n - from.n : 0;
+  }
+
+  uint64_t readable() const {
+    return static_cast<uint64_t>(std::max<int64_t>(0, stream_->readable));
+  }
+  bool in_memory() const { return cursor_.term == term_ && cursor_.n >= stream_->log.floor(); }
+
+  // The item after the cursor if it is here and may be shown.
+  const StreamItem* Next() const {
     if (!fetched_.empty()) return &fetched_.front();
+    if (fetching_ || !in_memory() || cursor_.n >= readable()) return nullptr;
+    return stream_->log.Find(cursor_.n + 1);
+  }
+
+  void FetchMissing() {
+    if (behind() || session_id_.empty()) return;
     if (cursor_.term < term_ && cursor_ >= stream_->former_last) cursor_ = {term_, 0};
-    const auto readable = static_cast<uint64_t>(std::max<int64_t>(0, stream_->readable));
-    if (cursor_.term == term_ && cursor_.n >= stream_->log.floor()) {
-      return cursor_.n + 1 <= readable ? stream_->log.Find(cursor_.n + 1) : nullptr;
-    }
-    const uint64_t to = std::min(readable, stream_->log.floor());
-    if (cursor_.term == term_ && cursor_.n >= to) return nullptr;
-    Fetch({term_, to});
-    return fetched_.empty() ? nullptr : &fetched_.front();
+    const StreamPosition to{term_, std::min(readable(), stream_->log.floor())};
+    if (!in_memory() && cursor_ < to) Fetch(to);
   }
 
   void Fetch(StreamPosition to) {
@@ -159,7 +168,10 @@ class StreamTail {
                            fetching_ = false;
                            if (stream_ == nullptr) return;
                            hole_ = items.empty();
-                           for (StreamItem& item : items) fetched_.push_back(std::move(item));
+                           for (StreamItem& item : items) {
+                             // What has been dropped meanwhile was told as a gap.
+                             if (PositionOf(item) > cursor_) fetched_.push_back(std::move(item));
+                           }
                            if (stream_->reader != nullptr) stream_->reader->Wake();
                          }));
   }

@@ -503,6 +503,36 @@ TEST_F(DurableTest, BeyondTheDiskBoundTheOldestGoAndAGapTellsIt) {
   }
 }
 
+// What a reader takes need not reach its client: the connection may be dead already.
+TEST_F(DurableTest, WhatWasTakenAndKeptNowhereIsToldAsAGapBesideWhatIsStored) {
+  config.limits.replay_events_max = 2;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  uint64_t n = 0;
+  for (; n < 6; ++n) agent->Progress(call, n + 1, R"({"progress":)" + std::to_string(n) + "}");
+  loop.RunReady();
+  ASSERT_EQ(caller->params().size(), 6u);
+  for (; n < 8; ++n) Log(*agent, call, n + 1, std::to_string(n));
+  loop.RunReady();
+  caller->Drop();
+  for (; n < 10; ++n) Log(*agent, call, n + 1, std::to_string(n));
+  loop.RunReady();
+  for (const int wait_ms : {0, 3}) {  // a store that answers at once, and one that does not
+    disk.delay = absl::Milliseconds(wait_ms);
+    auto listener = ListenAfter(session, Id(1, plane->term(), 1));
+    loop.RunFor(absl::Seconds(1));
+    uint64_t lost = 0;
+    for (const v1::ListenEvent& event : listener->events) lost += event.gap().lost();
+    EXPECT_GT(lost, 0u);
+    EXPECT_EQ(1 + lost + listener->params().size(), 10u);
+    EXPECT_TRUE(listener->events[1].has_gap()) << "told before what comes after it";
+    listener->Drop();
+  }
+}
+
 TEST_F(DurableTest, SessionsAreToldOnceMoreThatListsAndResourcesMayHaveChanged) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);
