@@ -181,9 +181,10 @@ void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint6
   const bool result = message.kind == core::JsonRpcMessage::Kind::kResult;
   const std::string_view text = result ? message.result : message.error;
   CheckOwn(text, call);
-  // It takes too long for its client, and goes on.
+  // It takes too long for its client, and goes on. Older revisions have it as a text only.
   const bool job =
-      result && text.find(R"("next_step":{"tool":"jobs_wait")") != std::string_view::npos;
+      result && (text.find(R"("next_step":{"tool":"jobs_wait")") != std::string_view::npos ||
+                 text.find(R"(\"next_step\":{\"tool\":\"jobs_wait\")") != std::string_view::npos);
   if (job) {
     world_.trace.Total("jobs made of long calls");
     if (habits_.seat >= 0 || call.wants_progress) {
@@ -199,7 +200,8 @@ void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint6
   world_.trace.Total("answers");
   if (good && !call.facade_answer) {
     if (text.find(call.tag) == std::string_view::npos) {
-      world_.trace.Violate("a result is the tool's own", call.tag);
+      world_.trace.Violate("a result is the tool's own",
+                           fmt::format("{}: {}", call.tag, text.substr(0, 300)));
     }
     if (text.size() < static_cast<size_t>(call.bytes)) {
       world_.trace.Violate("a result is whole",
