@@ -332,6 +332,8 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
   LeaveWaiting(*call);
   call->step = CallStep::kSent;
   call->journal_id = link.hello().journal_id();
+  // A former run of the agent began that event and cannot end it; the number is free again.
+  if (state.last_n() <= call->have_n) call->event_body = {};
   if (call->ended && !call->outcome_seen && !finished) {
     return AddVerdict(link, id, call->attempt, v1::Verdict::CANCEL, call->have_n);
   }

@@ -49,6 +49,34 @@ TEST_F(FlowsTest, ContinuesALargeBodyAfterACutFromItsOffset) {
   EXPECT_EQ(caller->body().size(), 2 * piece.size());
 }
 
+TEST_F(FlowsTest, AnEventThatARestartedAgentCannotEndGivesWayToTheOutcome) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  v1::AgentItem ask;
+  ask.mutable_call_event()->set_call_id(call.call_id());
+  ask.mutable_call_event()->set_attempt(call.attempt());
+  ask.mutable_call_event()->set_n(2);
+  ask.mutable_call_event()->mutable_ask()->set_method("roots/list");
+  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_size(100'000);
+  agent->Say(std::move(ask));
+  agent->Chunk(call, 2, 0, std::string(64 << 10, '{'));
+  loop.RunReady();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED)});
+  const auto verdict = back->Take(v1::ServerItem::kVerdict);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->verdict().have_n(), 1u);
+  EXPECT_EQ(verdict->verdict().have_offset(), 0u);
+  back->BigResult(call, 2, 70'000);
+  back->Chunk(call, 2, 0, std::string(70'000, 'r'));
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  EXPECT_EQ(caller->body(), std::string(70'000, 'r'));
+}
+
 TEST_F(FlowsTest, WaitsForADetachedSeatAndDispatchesWhenItIsBack) {
   auto agent = Link();
   agent->Cut();
