@@ -309,7 +309,10 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
     if (!former_digest.empty()) observer_.OnListChanged(seat_id);
     observer_.OnListArrived();
   }
-  WantList(agent, seat_id);
+  // An agent that has another list by now, or none yet, does not answer what was asked before.
+  const std::string& told_digest = state.catalogue_digest();
+  if (told_digest != agent.wanted[seat_id]) agent.wanted.erase(seat_id);
+  if (!told_digest.empty()) WantList(agent, seat_id);
   if (seat->presence == Presence::kLinked) {
     calls_.OnSeatUp(seat_id);
   } else if (seat->presence == Presence::kDead) {

@@ -141,8 +141,9 @@ void SimClient::TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t
   }
   const size_t level = core::McpSeverity(core::FindString(message.params, "level").value_or(""));
   const Wish& wish = session_->level;
-  if (wish.state == Wish::State::kWanted && level < session_->level_wanted &&
-      CalmSince(wish.since)) {
+  // A stream that is resumed tells what was wanted when it was logged.
+  if (kind != Kind::kResume && wish.state == Wish::State::kWanted &&
+      level < session_->level_wanted && CalmSince(wish.since)) {
     world_.trace.Violate(
         "logs are as severe as the session wants them",
         fmt::format("{} hears {} and wants {}", session_->nonce, core::kMcpLogLevels[level],

@@ -23,6 +23,33 @@ TEST_F(FlowsTest, AsksForAListOnceAndServesItByDigest) {
   EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 3u);
 }
 
+void TellState(FakeAgent& agent, uint64_t incarnation, const std::string& digest) {
+  v1::AgentItem item;
+  *item.mutable_seat_state() = FakeAgent::Seat(incarnation, digest);
+  agent.Say(std::move(item));
+}
+
+TEST_F(FlowsTest, AListIsAskedForAgainOnceItsAgentHasIt) {
+  auto agent = Link();
+  TellState(*agent, 1, "d1");
+  loop.RunReady();
+  EXPECT_EQ(agent->Take(v1::ServerItem::kCatalogueWant)->catalogue_want().digest(), "d1");
+  agent->Cut();
+  loop.RunReady();
+  auto back = std::make_unique<FakeAgent>(loop, "boot-2");
+  plane->AttachAgent(back->MakeLink(), {"ipv4:127.0.0.1:1", "", ""});
+  back->Open({}, 0);  // it looks for the seat
+  loop.RunReady();
+  EXPECT_FALSE(back->Take(v1::ServerItem::kCatalogueWant));
+  for (const char* digest : {"d1", "d2", "d1"}) {
+    TellState(*back, 1, digest);
+    loop.RunReady();
+    const auto want = back->Take(v1::ServerItem::kCatalogueWant);
+    ASSERT_TRUE(want) << digest;
+    EXPECT_EQ(want->catalogue_want().digest(), digest);
+  }
+}
+
 // The seat has a list of another digest and is asked for it.
 v1::AgentItem Delta(FakeAgent& agent, const std::string& digest, const std::string& base) {
   v1::AgentItem state;
