@@ -365,10 +365,16 @@ void McpEndpoint::CheckSurface(const VisitPtr& visit, SessionInfo& session, With
                               visit->answer, visit->raw_id(),
                               [this, visit, own = session, then = std::move(then)](
                                   const absl::StatusOr<v1::ListInstancesResponse>& rows) mutable {
-                                const bool same = rows.ok() && rows->instances_size() == 1 &&
+                                if (!rows.ok()) {
+                                  return visit->answer.Failure(visit->raw_id(), rows.status());
+                                }
+                                // A restarted control plane knows the session before the seat,
+                                // whose agent is still on its way: then the session decides.
+                                const bool known = rows->instances_size() > 0;
+                                const bool same = rows->instances_size() == 1 &&
                                                   rows->instances(0).seat_id() == own.seat_id;
-                                if (!same) return AnswerNoSession(visit);
-                                own.instance_name = visit->route.instance;
+                                if (known && !same) return AnswerNoSession(visit);
+                                if (known) own.instance_name = visit->route.instance;
                                 then(core_.sessions.Confirm(std::move(own), core_.loop.Now()));
                               }));
 }

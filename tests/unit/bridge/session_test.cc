@@ -99,6 +99,32 @@ TEST_F(Sessions, AreBoundToTheirPath) {
   EXPECT_EQ(PostIn(seat, ping, "/mcp/hou-2")->status, 404);
 }
 
+TEST_F(Sessions, OfASeatThatIsNotKnownYetGoOn) {
+  plane_.instances = {Row("maya-1", kSeat)};
+  const std::string ping = R"({"jsonrpc":"2.0","id":1,"method":"ping"})";
+  const std::string seat = Open("2025-11-25", "/mcp/maya-1");
+  // The control plane has restarted, and its agents are not back.
+  plane_.instances.clear();
+  Restart({});
+  EXPECT_EQ(PostIn(seat, ping, "/mcp/maya-1")->status, 200);
+  const net::HeaderList headers = {{"Mcp-Session-Id", seat}, {"Accept", "text/event-stream"}};
+  EXPECT_EQ(Send("GET", "/mcp/maya-1", headers)->status, 200);
+  EXPECT_EQ(PostIn(seat, ping)->status, 404) << "the facade is another surface";
+  // What the name means is seen as soon as it means something.
+  plane_.instances = {Row("maya-1", "bb00112233")};
+  EXPECT_EQ(PostIn(seat, ping, "/mcp/maya-1")->status, 404);
+}
+
+TEST_F(Sessions, AreNotUnknownBecauseNobodyCanTellTheirSeat) {
+  plane_.instances = {Row("maya-1", kSeat)};
+  const std::string seat = Open("2025-11-25", "/mcp/maya-1");
+  Restart({});
+  plane_.list_error = absl::UnavailableError("no control plane answers");
+  const Answer answer = PostIn(seat, R"({"jsonrpc":"2.0","id":1,"method":"ping"})", "/mcp/maya-1");
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_NE(answer->body.find("no control plane answers"), std::string::npos);
+}
+
 TEST_F(Sessions, RefuseASecondInitialize) {
   const std::string session = Open();
   const std::string initialize = R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})";
