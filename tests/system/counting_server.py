@@ -3,8 +3,8 @@
 
   counting_server.py --file FILE [--http PORT]
 
-Tools: count {id, ms, bytes} appends "begin ID TIME" to FILE, sleeps, appends "end ID TIME" and answers
-with `bytes` characters; big {bytes}; progress {steps, ms}, each step with its time as the message;
+Tools: count {id, ms, bytes, gate} appends "begin ID TIME" to FILE, waits until there is a file `gate` (if
+named, for 60 s at most), sleeps, appends "end ID TIME" and answers with `bytes` characters; big {bytes}; progress {steps, ms}, each step with its time as the message;
 echo {text}; with fail: true the result says isError. It runs calls side by side, so that only its client's queue can keep them apart. Nothing is
 cancelled, as in real DCCs; that a cancel has come is appended too ("cancelled ID TIME").
 """
@@ -26,7 +26,7 @@ def _schema(**properties):
 
 TOOLS = [
     {"name": "count", "description": "Counts its own runs in a file",
-     "inputSchema": _schema(id="string", ms="integer", bytes="integer")},
+     "inputSchema": _schema(id="string", ms="integer", bytes="integer", gate="string")},
     {"name": "big", "description": "Answers with a text of so many bytes",
      "inputSchema": _schema(bytes="integer"), "annotations": {"readOnlyHint": True}},
     {"name": "progress", "description": "Reports progress step by step",
@@ -63,6 +63,10 @@ class Server:
     def count(self, arguments, _notify):
         call = str(arguments.get("id", ""))
         self._note("begin", call)
+        if "gate" in arguments:
+            deadline = time.monotonic() + 60
+            while not os.path.exists(arguments["gate"]) and time.monotonic() < deadline:
+                time.sleep(0.01)
         time.sleep(arguments.get("ms", 0) / 1000)
         self._note("end", call)
         return pattern(arguments["bytes"]) if "bytes" in arguments else f"counted {call}"

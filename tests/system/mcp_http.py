@@ -147,20 +147,21 @@ class McpClient:
             if not cursor:
                 return found
 
-    def call(self, tool, arguments=None, timeout=30.0, progress=False, meta=None):
+    def call(self, tool, arguments=None, timeout=30.0, progress=False, meta=None, answer=None):
         """tools/call, to its end; raises TimeoutError when there is none in time."""
         params = {"name": tool, "arguments": arguments or {}}
         if meta or progress:
             params["_meta"] = dict(meta or {})
-        return self.request("tools/call", params, timeout, progress)
+        return self.request("tools/call", params, timeout, progress, answer)
 
     def start_call(self, *arguments, **keywords):
-        """call() in a thread of its own; a Future."""
+        """call() in a thread of its own; a Future, whose .answer has what has come so far."""
         future = Future()
+        future.answer = Answer({})
 
         def run():
             try:
-                future.set_result(self.call(*arguments, **keywords))
+                future.set_result(self.call(*arguments, answer=future.answer, **keywords))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -181,13 +182,13 @@ class McpClient:
             self._next_id += 1
             return self._next_id
 
-    def request(self, method, params, timeout=10.0, progress=False):
+    def request(self, method, params, timeout=10.0, progress=False, answer=None):
         number = self.next_id()
         if progress:
             params["_meta"]["progressToken"] = f"token-{number}"
         body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         started = time.monotonic()
-        answer = Answer({})
+        answer = answer or Answer({})
         headers = self._headers() | {"Content-Type": "application/json"}
         if not self._exchange("POST", body, headers, number, answer, started + timeout):
             self._resume(number, answer, started + timeout)
