@@ -19,6 +19,9 @@ struct BridgeLimits {
   size_t streams_max = 10'000;
   // The same per session, which stands for its client as long as nobody is authenticated.
   size_t streams_per_session_max = 64;
+  // Of one stream: events are fetched as long as no more bytes wait for the kernel to take them.
+  // Beyond: the next is asked for when the last was taken. One event may exceed it.
+  size_t gathered_bytes_max = 8 * 1024;
   // Streams that measure a path (ProbeExchange). Beyond: 503 with Retry-After.
   size_t probes_max = 8;
   // HTTP requests that wait for the control plane. Beyond: 503 with Retry-After.

@@ -49,7 +49,7 @@ void SseWriter::Aside(std::string_view type, std::string_view data) {
   Write(core::EncodeSseEvent(type, {}, data), nullptr);
 }
 
-void SseWriter::Event(std::string_view id, std::string_view data, Written written) {
+void SseWriter::Event(std::string_view id, std::string_view data, More more) {
   if (!id.empty()) {
     resumable_ = true;
     position_ = id;
@@ -62,7 +62,12 @@ void SseWriter::Event(std::string_view id, std::string_view data, Written writte
     text = core::EncodeSseEvent("message", id, line);
   }
   // An id has digits and points only.
-  Write(core::EscapeLineSeparators(std::move(text)), std::move(written));
+  text = core::EscapeLineSeparators(std::move(text));
+  const bool room =
+      answer_.responder().unsent_bytes() + text.size() <= config_.limits.gathered_bytes_max;
+  if (!room || more == nullptr) return Write(std::move(text), std::move(more));
+  Write(std::move(text), nullptr);
+  more();
 }
 
 void SseWriter::BeginEvent(std::string_view id, std::string_view data) {
@@ -114,7 +119,8 @@ bool SseWriter::Check(absl::Duration until_next_check) {
   if (!open_) return true;
   const absl::Time now = loop_.Now();
   const size_t unsent = answer_.responder().unsent_bytes();
-  if (unsent == 0 || unsent != unsent_then_ || written_bytes_ != written_then_) moved_ = now;
+  // What is framed counts for more than what was written: a reader that takes nothing never passes.
+  if (unsent == 0 || unsent < unsent_then_ + (written_bytes_ - written_then_)) moved_ = now;
   gauges_.streams.unsent_bytes += unsent - unsent_then_;
   unsent_then_ = unsent;
   written_then_ = written_bytes_;

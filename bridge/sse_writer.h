@@ -19,11 +19,13 @@ namespace callboard::bridge {
 // One SSE answer. Loop thread; owned by an exchange; opened by Start(), ended once by End(),
 // Close(), Cut() or its own judgement in Check(). Data need not be one line: line feeds between
 // JSON tokens become spaces, and U+0085, U+2028 and U+2029 are written as escapes. Bounds: what is
-// unsent is bounded by callers who wait for `written`. How long it lived and why it ended is
-// counted in the gauges.
+// unsent is bounded by callers who wait for `more` and `written`. How long it lived and why it
+// ended is counted in the gauges.
 class SseWriter {
  public:
   using Written = absl::AnyInvocable<void()>;
+  // There is room for another event.
+  using More = absl::AnyInvocable<void()>;
 
   // `gauges` and `config` must outlive the writer.
   SseWriter(core::EventLoop& loop, core::Random& random, const BridgeConfig& config,
@@ -52,7 +54,9 @@ class SseWriter {
   void Comment(std::string_view text);
   // An event that is no MCP message; without an id.
   void Aside(std::string_view type, std::string_view data);
-  void Event(std::string_view id, std::string_view data, Written written);
+  // `more` runs at once while no more than BridgeLimits::gathered_bytes_max wait, so that events
+  // which come together leave together, else when the kernel has taken this one.
+  void Event(std::string_view id, std::string_view data, More more);
 
   // One event whose data comes in pieces: Begin, any number of Piece, Finish.
   void BeginEvent(std::string_view id, std::string_view data);
@@ -92,8 +96,7 @@ class SseWriter {
   absl::Time last_write_ = absl::InfinitePast();
   absl::Time life_end_ = absl::InfiniteFuture();
   uint64_t written_bytes_ = 0;
-  // As the last Check() found it. While bytes wait nothing more is written, so a reader has taken
-  // none if neither has changed.
+  // As the last Check() found it: a reader has taken something if less waits than was added.
   uint64_t written_then_ = 0;
   size_t unsent_then_ = 0;  // our part of the gauge
   absl::Time moved_ = absl::InfinitePast();

@@ -237,14 +237,46 @@ TEST_F(Listening, ABodyThatIsLostHalfwayIsCutSoThatItIsFetchedAgain) {
   EXPECT_EQ(plane_.listens.size(), 1u);
 }
 
-TEST_F(Listening, AsksForTheNextEventWhenTheFormerIsTaken) {
+TEST_F(Listening, GathersAFewEventsForAReaderAndAsksForMoreWhenTheyAreTaken) {
+  Restart({.limits = {.gathered_bytes_max = 1000}});
   const Answer answer = Get(Open());
   answer->stalled = true;
-  Push(Notice(1));
-  Push(Notice(2));
-  EXPECT_EQ(plane_.listens[0].script->events.size(), 1u);
-  answer->TakeAll();
-  EXPECT_EQ(plane_.listens[0].script->events.size(), 0u);
+  for (uint64_t n = 1; n <= 40; ++n) Push(Notice(n));
+  auto& waiting = plane_.listens[0].script->events;
+  EXPECT_GT(answer->unsent, 1000u) << "the event that exceeds the bound is written too";
+  EXPECT_LT(answer->unsent, 1300u);
+  EXPECT_GT(waiting.size(), 20u);
+  EXPECT_LT(waiting.size(), 40u);
+  const size_t before = waiting.size();
+  loop_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(waiting.size(), before);
+  while (!waiting.empty()) {
+    const size_t left = waiting.size();
+    answer->TakeAll();
+    loop_.RunReady();
+    ASSERT_LT(waiting.size(), left);
+  }
+  size_t at = 0;
+  for (uint64_t n = 1; n <= 40; ++n) {
+    at = answer->body.find("id: 0.7." + std::to_string(n) + "\n", at);
+    ASSERT_NE(at, std::string::npos) << n;
+  }
+}
+
+TEST_F(Listening, AReaderThatTakesNothingIsCutThoughEventsKeepComing) {
+  const Answer answer = Get(Open());
+  answer->stalled = true;
+  for (uint64_t n = 1; n <= 18; ++n) {
+    Push(Notice(n));
+    loop_.RunFor(absl::Seconds(1));
+  }
+  EXPECT_FALSE(answer->aborted);
+  for (uint64_t n = 19; n <= 23; ++n) {
+    Push(Notice(n));
+    loop_.RunFor(absl::Seconds(1));
+  }
+  EXPECT_TRUE(answer->aborted);
+  EXPECT_EQ(bridge_->gauges().streams.ended_by(bridge::StreamEnd::kSlow), 1u);
 }
 
 TEST_F(Listening, StopsWhenTheClientGoes) {
