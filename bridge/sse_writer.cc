@@ -54,9 +54,11 @@ void SseWriter::Event(std::string_view id, std::string_view data, More more) {
     resumable_ = true;
     position_ = id;
   }
-  std::string text = core::EncodeSseEvent("message", id, data);
-  // Flattening the data inside the event would join the event's own lines.
-  if (data.find_first_of("\r\n") != std::string_view::npos) {
+  std::string text;
+  if (data.find('\n') == data.npos && data.find('\r') == data.npos) {
+    text = core::EncodeSseEvent("message", id, data);
+  } else {
+    // Flattening the data inside the event would join the event's own lines.
     std::string line(data);
     core::FlattenLines(line.data(), line.size());
     text = core::EncodeSseEvent("message", id, line);
