@@ -75,7 +75,7 @@ bool CallFlow::StoreFirst(LiveCall& call, const std::string& journal_id) {
 void CallFlow::Send(LiveCall& call) {
   call.retry_at = absl::InfiniteFuture();
   if (call.params_lost) {
-    return EndOwn(call, v1::REJECTED, v1::PARAMS_TOO_LARGE, v1::NOT_STARTED,
+    return EndOwn(call, v1::REJECTED, v1::CONTROL_PLANE_RESTARTED, v1::NOT_STARTED,
                   "the control plane was restarted before the call was sent, and its params were "
                   "too large to be stored; nothing ran, call again");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mcp/jsonrpc.h"
 #include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
@@ -13,7 +14,8 @@ namespace {
 
 // More notes of its place than a call can have been told by one control plane.
 constexpr uint32_t kNotesOfATerm = 1'000;
-// An answer beyond this is not stored: after a restart the ask ends with its call's budget.
+// An answer beyond this is not stored: after a restart the ask ends with an error, unless its agent
+// has the answer.
 constexpr size_t kAnswerStoredMax = 1 << 20;
 
 }  // namespace
@@ -52,9 +54,15 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   if (call.sent_at != absl::InfiniteFuture()) record.set_sent_unix_ms(plane_.UnixMs(call.sent_at));
   for (const uint64_t ask : call.asks) record.add_asks(ask);
   for (const auto& [ask_n, answer] : call.answers) {
-    if (answer.ByteSizeLong() > kAnswerStoredMax) continue;
     v1::AskAnswer& stored = *record.add_answers();
-    stored = answer;
+    if (answer.ByteSizeLong() <= kAnswerStoredMax) {
+      stored = answer;
+    } else {
+      stored.set_error(core::MakeErrorObject(
+          core::kServerError,
+          "the control plane was restarted before the client's answer had reached the tool, and "
+          "the answer was too large to be kept"));
+    }
     stored.set_ask_id(std::to_string(ask_n));
   }
   record.set_outcome_n(call.outcome_n);

@@ -287,7 +287,31 @@ TEST_F(DurableTest, LargeParamsAreNotStoredAndTheirCallIsNotSentAgain) {
   auto back = Link("boot-2", 1, "journal-1");
   auto listener = ListenAfter(session, Id(1, 0, 0));
   EXPECT_EQ(listener->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_EQ(listener->outcome().reason(), v1::CONTROL_PLANE_RESTARTED);
   EXPECT_THAT(listener->outcome().message(), HasSubstr("too large to be stored"));
+}
+
+TEST_F(DurableTest, AnAnswerTooLargeToBeStoredEndsItsAskAfterARestart) {
+  auto agent = Link();
+  const std::string session = OpenSession("facade", R"({"elicitation":{}})");
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Ask(call, 1);
+  loop.RunReady();
+  ASSERT_TRUE(caller->events.back().has_ask());
+  v1::SendRequest send;
+  send.set_session_id(session);
+  send.mutable_answer()->set_ask_id(caller->events.back().ask().ask_id());
+  send.mutable_answer()->set_result('"' + std::string(2 << 20, 'x') + '"');
+  agent->Cut();  // it does not reach the agent
+  loop.RunReady();
+  EXPECT_TRUE(Send(send));
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  const auto answer = back->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer) << "or the tool waits for all its budget";
+  EXPECT_EQ(answer->answer().ask_n(), 1u);
+  EXPECT_THAT(answer->answer().error().inline_(), HasSubstr("too large to be kept"));
 }
 
 TEST_F(DurableTest, BudgetsEndACallWhoseAgentNeverComesBack) {
