@@ -34,6 +34,9 @@ class ReplayLog {
     return number;
   }
 
+  // Of an empty log: its next item has the number after that one.
+  void StartAfter(uint64_t number) { floor_ = number; }
+
   // The peer has everything up to and including `number`.
   void Acknowledge(uint64_t number) {
     while (!items_.empty() && floor_ < number) DropOldest();

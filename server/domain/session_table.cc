@@ -60,6 +60,9 @@ Session& SessionTable::Restore(std::string id, const v1::SessionRecord& record, 
   session.log_level = record.log_level();
   session.subscriptions = {record.subscriptions().begin(), record.subscriptions().end()};
   session.pins = {record.pins().begin(), record.pins().end()};
+  session.own_dropped_through = {record.own_dropped_through().term(),
+                                 record.own_dropped_through().n()};
+  session.own_dropped = record.own_dropped();
   session.restored = true;
   return session;
 }
@@ -128,7 +131,16 @@ std::shared_ptr<Stream> SessionTable::Add(Session& session, uint64_t number, std
 
 std::shared_ptr<Stream> SessionTable::OwnStream(Session& session) {
   auto found = session.streams.find(0);
-  return found != session.streams.end() ? found->second : Add(session, 0, "");
+  if (found != session.streams.end()) return found->second;
+  std::shared_ptr<Stream> stream = Add(session, 0, "");
+  stream->dropped_through = session.own_dropped_through;
+  stream->dropped = session.own_dropped;
+  if (stream->dropped_through.term == term_) {
+    stream->stored_to = stream->dropped_through.n;
+    stream->readable = static_cast<int64_t>(stream->stored_to);
+    stream->log.StartAfter(stream->stored_to);
+  }
+  return stream;
 }
 
 std::shared_ptr<Stream> SessionTable::AddStream(Session& session, std::string call_id) {
@@ -200,6 +212,11 @@ void SessionTable::DropStream(Session& session, uint64_t number) {
 void SessionTable::Suspend(Session& session) {
   session.suspended = true;
   session.pins.clear();
+  if (auto own = session.streams.find(0); own != session.streams.end()) {
+    const Stream& stream = *own->second;
+    session.own_dropped_through = std::max(stream.last(term_), stream.dropped_through);
+    session.own_dropped = stream.dropped + stream.kept();
+  }
   while (!session.streams.empty()) DropStream(session, session.streams.begin()->first);
 }
 

@@ -37,6 +37,9 @@ struct Session {
   size_t started_calls = 0;
   std::set<uint64_t> calls;  // orders of the open calls
   std::map<uint64_t, std::shared_ptr<Stream>> streams;
+  // What suspensions have cost the session's own stream: all up to this event, and how many.
+  StreamPosition own_dropped_through;
+  uint64_t own_dropped = 0;
   uint64_t next_stream = 1;
   std::string log_level;                 // as the client has set it; empty: not
   std::set<std::string> subscriptions;   // URIs of resources; bounded by SeatAudience
@@ -55,7 +58,7 @@ absl::Status NoSession(std::string_view id);
 
 // Pure table, loop thread. Bounds: sessions_max (the caller closes Victim() first), streams per
 // session, events and bytes per stream and in all. Numbers of streams are never used twice within
-// a session.
+// a session, and those of events not within a stream and term.
 class SessionTable {
  public:
   SessionTable(const Limits& limits, const Budgets& budgets, uint64_t term)
@@ -103,7 +106,7 @@ class SessionTable {
   // Frees finished streams whose grace is over and says which sessions are due. Looks at a slice of
   // the sessions at a time.
   Swept Sweep(absl::Time now);
-  // Frees the logs; the id stays valid.
+  // Frees the logs; the id stays valid, and the session's own stream goes on with its numbers.
   void Suspend(Session& session);
 
   // In order of id.

@@ -1,6 +1,7 @@
 // One numbered stream of a session: what may be replayed to a client that comes back.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <deque>
@@ -79,6 +80,12 @@ struct Stream : std::enable_shared_from_this<Stream> {
   StreamPosition dropped_through;
   uint64_t dropped = 0;
 
+  // Events that can be replayed.
+  uint64_t kept() const {
+    uint64_t events = log.last() - std::max(stored_to, log.floor());
+    for (const StoredRange& range : stored) events += range.last - range.first + 1;
+    return events;
+  }
   StreamPosition last(uint64_t term) const {
     return log.last() > 0 ? StreamPosition{term, log.last()} : former_last;
   }

@@ -83,6 +83,9 @@ std::string Encode(const Session& session, const Plane& plane) {
   }
   record.set_suspended(session.suspended);
   record.set_last_use_unix_ms(plane.UnixMs(session.last_use));
+  record.mutable_own_dropped_through()->set_term(session.own_dropped_through.term);
+  record.mutable_own_dropped_through()->set_n(session.own_dropped_through.n);
+  record.set_own_dropped(session.own_dropped);
   return record.SerializeAsString();
 }
 

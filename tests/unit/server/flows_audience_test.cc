@@ -33,11 +33,7 @@ class Audience : public FlowsTest {
     return all.empty() ? v1::Interest() : all.back().interest();
   }
   void Notice(FakeAgent& agent, const std::string& method, const std::string& params) {
-    v1::AgentItem item;
-    item.mutable_notice()->set_seat_id(kSeat);
-    item.mutable_notice()->set_method(method);
-    item.mutable_notice()->mutable_params()->set_inline_(params);
-    agent.Say(std::move(item));
+    agent.Notice(method, params);
     loop.RunReady();
   }
 

@@ -604,6 +604,26 @@ TEST_F(DurableTest, SuspensionErasesTheLogsAndKeepsTheId) {
   EXPECT_TRUE(plane->GetSession(session).ok());
 }
 
+TEST_F(DurableTest, WhatASuspensionHasCostIsToldInALaterTerm) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto get = Listen(session, 0);
+  agent->Notice("notifications/custom", R"({"say":1})");
+  agent->Notice("notifications/custom", R"({"say":2})");
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  get->Drop();
+  loop.RunFor(absl::Seconds(63));
+  Restart();
+  auto back = Link("boot-1", 2);
+  auto again = ListenAfter(session, Id(0, term, 1));
+  back->Notice("notifications/custom", R"({"say":3})");
+  loop.RunReady();
+  ASSERT_EQ(again->events.size(), 4u);
+  EXPECT_TRUE(again->events[1].has_gap());
+  EXPECT_EQ(again->params(), std::vector<std::string>{R"({"say":3})"});
+}
+
 TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   auto agent = Link();
   const std::string session = OpenSession();

@@ -175,6 +175,14 @@ void FakeAgent::Ask(const v1::Dispatch& call, uint64_t n) {
   Say(std::move(ask));
 }
 
+void FakeAgent::Notice(const std::string& method, const std::string& params) {
+  v1::AgentItem item;
+  item.mutable_notice()->set_seat_id(kSeat);
+  item.mutable_notice()->set_method(method);
+  item.mutable_notice()->mutable_params()->set_inline_(params);
+  Say(std::move(item));
+}
+
 void FakeAgent::Progress(const v1::Dispatch& call, uint64_t n, const std::string& params) {
   v1::AgentItem item = Event(call, n);
   item.mutable_call_event()->mutable_progress()->set_inline_(params);

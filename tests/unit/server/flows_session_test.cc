@@ -43,6 +43,33 @@ TEST_F(FlowsTest, SuspensionCancelsWhatIsQueuedAndFreesTheLogs) {
   EXPECT_TRUE(plane->GetSession(session).ok());
 }
 
+TEST_F(FlowsTest, NumbersOfASessionsOwnStreamGoOnAfterASuspension) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto get = Listen(session, 0);
+  for (const char* params : {R"({"say":1})", R"({"say":2})"}) {
+    agent->Notice("notifications/custom", params);
+  }
+  loop.RunReady();
+  EXPECT_EQ(get->events.back().stream_event().id().n(), 2u);
+  get->Drop();
+  loop.RunFor(absl::Seconds(63));
+  EXPECT_EQ(plane->gauges().streams, 0u);
+  auto other = Listen(session, 0);
+  agent->Notice("notifications/custom", R"({"say":3})");
+  loop.RunReady();
+  EXPECT_EQ(other->events.back().stream_event().id().n(), 3u);
+  // Who has seen the first is told what the suspension has cost, and misses nothing else.
+  auto back = Listen(session, 0, 1);
+  uint64_t lost = 0;
+  for (const v1::ListenEvent& event : back->events) lost += event.gap().lost();
+  EXPECT_EQ(lost, 1u);
+  EXPECT_EQ(back->params(), std::vector<std::string>{R"({"say":3})"});
+  // Who has seen all is told of no loss.
+  auto last = Listen(session, 0, 3);
+  for (const v1::ListenEvent& event : last->events) EXPECT_FALSE(event.has_gap());
+}
+
 TEST_F(FlowsTest, ARunningCallKeepsItsSessionFromBeingSuspended) {
   auto agent = Link();
   const std::string session = OpenSession();
@@ -80,11 +107,7 @@ TEST_F(FlowsTest, ASessionAboutASeatHearsItsNotices) {
   auto agent = Link();
   auto get = Listen(OpenSession("seat:" + kSeat), 0);
   auto facade = Listen(OpenSession(), 0);
-  v1::AgentItem item;
-  item.mutable_notice()->set_seat_id(kSeat);
-  item.mutable_notice()->set_method("notifications/custom");
-  item.mutable_notice()->mutable_params()->set_inline_(R"({"uri":"scene://"})");
-  agent->Say(std::move(item));
+  agent->Notice("notifications/custom", R"({"uri":"scene://"})");
   loop.RunReady();
   EXPECT_EQ(get->params(), std::vector<std::string>{R"({"uri":"scene://"})"});
   EXPECT_TRUE(facade->params().empty());
