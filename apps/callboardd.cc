@@ -131,7 +131,6 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   bridge::BridgeConfig bridge_config = settings.bridge.config;
   bridge_config.name = options.name;
   bridge_config.version = CALLBOARD_VERSION;
-  bridge_config.store_status = [&store] { return store.status(); };
   McpFace face(loop, random, *client, std::move(bridge_config), settings.bridge.peer_timeout);
   if (auto status = face.Listen(options.host, options.port); !status.ok()) return Fail(status);
   auto grpc = server::GrpcServer::Start(

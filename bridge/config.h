@@ -4,12 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace callboard::bridge {
@@ -70,10 +68,6 @@ struct BridgeConfig {
   // A cached session older than this is asked for again before it is believed.
   absl::Duration session_recheck = absl::Seconds(30);
   BridgeLimits limits;
-
-  // Asked for readiness, where the store is in the same process: an error makes this place unready.
-  // Everything else goes on.
-  std::function<absl::Status()> store_status;
 };
 
 // The longest silence that no intermediary of a path takes for an idle connection: the least of

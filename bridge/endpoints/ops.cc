@@ -138,10 +138,6 @@ void OpsEndpoint::Ready(const net::HttpRequest& request, const HttpAnswer& answe
   if (!core_.exchanges.has_room()) {
     return answer.Json(503, RenderNotReady(kControlPlane, "too many requests under way"));
   }
-  if (core_.config.store_status) {
-    const absl::Status store = core_.config.store_status();
-    if (!store.ok()) return answer.Json(503, RenderNotReady("store", core::Message(store)));
-  }
   const std::string* const host = request.Header("Host");
   std::string base = fmt::format("http://{}", host == nullptr ? "127.0.0.1" : *host);
   v1::ListInstancesRequest rows;
@@ -153,6 +149,9 @@ void OpsEndpoint::Ready(const net::HttpRequest& request, const HttpAnswer& answe
           [answer, base = std::move(base)](const absl::StatusOr<v1::ListInstancesResponse>& list) {
             if (!list.ok()) {
               return answer.Json(503, RenderNotReady(kControlPlane, core::Message(list.status())));
+            }
+            if (!list->store_fault().empty()) {
+              return answer.Json(503, RenderNotReady("store", list->store_fault()));
             }
             answer.Json(200, RenderReady(*list, base));
           }));

@@ -458,6 +458,9 @@ v1::ListInstancesResponse ControlPlane::ListInstances(const v1::ListInstancesReq
   response.set_control_plane_id(plane.config.control_plane_id);
   response.set_term(plane.term);
   response.set_server_version(CALLBOARD_VERSION);
+  if (const absl::Status store = store_status(); !store.ok()) {
+    response.set_store_fault(std::string(core::Message(store)));
+  }
   const size_t end =
       request.limit() == 0
           ? rows.size()

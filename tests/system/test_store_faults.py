@@ -42,8 +42,8 @@ def ping(client):
     return client.post({"jsonrpc": "2.0", "id": client.next_id(), "method": "ping"})[0]
 
 
-def readiness(stage):
-    status, body = stage.get("/v1/readyz")
+def readiness(stage, port=None):
+    status, body = stage.get("/v1/readyz", port)
     failed = [check for check in (body or {}).get("checks", []) if not check["ok"]]
     return status, failed[0] if failed else None
 
@@ -76,6 +76,8 @@ def run_callboardd(state, *options):
 def test_full_disk_stops_only_new_sessions_until_there_is_room(stage, small_disk):
     stage.start_control_plane()
     stage.start_agent()
+    bridge = stage.start_bridge()
+    wait_until(lambda: readiness(stage, bridge.port)[0] == 200, 5, "the bridge is ready")
     old = stage.client()
     acknowledged = [stage.client("/mcp") for _ in range(5)]
     running = old.start_call("count", {"id": "running", "ms": 5000})
@@ -87,6 +89,7 @@ def test_full_disk_stops_only_new_sessions_until_there_is_room(stage, small_disk
     assert status == 503
     assert check["name"] == "store"
     assert "its disk is full; free some space there" in check["message"]
+    assert readiness(stage, bridge.port) == (503, check), "so says a bridge of its own"
 
     # Who has a session is served, with what runs and with new calls.
     assert not running.done()
@@ -98,6 +101,7 @@ def test_full_disk_stops_only_new_sessions_until_there_is_room(stage, small_disk
 
     balloon.unlink()
     wait_until(lambda: readiness(stage)[0] == 200, 5, "ready again")
+    assert readiness(stage, bridge.port)[0] == 200
     acknowledged += [stage.client("/mcp") for _ in range(5)]
     stage.control_plane.wait_for("store_recovered duration_ms=")
     stage.control_plane.kill()

@@ -188,6 +188,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
       }
     }
     rows.set_total(static_cast<uint32_t>(rows.instances_size()));
+    rows.set_store_fault(store_fault);
     reply(rows);
   }
 
@@ -208,6 +209,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   std::string load_result;
   std::vector<v1::ToolHit> tools;
   std::vector<v1::InstanceRow> instances;
+  std::string store_fault;
   std::string tool_list = R"([{"name":"bake"}])";
   // Events the next Invoke finds waiting.
   std::vector<v1::InvokeEvent> next_events;

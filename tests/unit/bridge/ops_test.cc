@@ -57,10 +57,7 @@ TEST_F(Ops, ReadinessTurnsWithTheControlPlane) {
 }
 
 TEST_F(Ops, ReadinessTurnsWithTheStoreAndSaysWhy) {
-  absl::Status store = absl::UnavailableError("the store /s/callboard.db cannot be written");
-  bridge::BridgeConfig config;
-  config.store_status = [&store] { return store; };
-  Restart(config);
+  plane_.store_fault = "the store /s/callboard.db cannot be written";
   plane_.instances = {Row("maya-1", "aa")};
   const Answer answer = Send("GET", "/v1/readyz", {});
   EXPECT_EQ(answer->status, 503);
@@ -68,7 +65,7 @@ TEST_F(Ops, ReadinessTurnsWithTheStoreAndSaysWhy) {
       answer->body.starts_with(R"({"ok":false,"checks":[{"name":"store","ok":false,)"
                                R"("message":"the store /s/callboard.db cannot be written"}],)"))
       << answer->body;
-  store = absl::OkStatus();
+  plane_.store_fault.clear();
   EXPECT_EQ(Send("GET", "/v1/readyz", {})->status, 200);
 }
 
