@@ -79,6 +79,43 @@ def test_callboardd_takes_budgets_limits_and_log_level(stage):
     assert answer.failed and 16 < answer.seconds < 19, "the budget of the last good file holds"
 
 
+def test_callboard_bridge_takes_its_log_level_and_names_the_rest(stage):
+    stage.start_control_plane()
+    stage.start_agent()
+    first = '[bridge]\nheartbeat = "10s"\nretry = "3s"\n'
+    bridge, config = start_configured(
+        stage,
+        "callboard-bridge",
+        first,
+        "--control-plane",
+        f"127.0.0.1:{stage.grpc_port}",
+        "--port",
+        "0",
+    )
+    bridge.wait_for("callboard-bridge ready")
+    port = int(bridge.output().split("callboard-bridge ready http=")[1].split()[0].split(":")[1])
+    client = stage.client(port=port)
+    running = client.start_call("count", {"id": "running", "ms": 3000})
+    stage.wait_begun("running")
+
+    said = reload(bridge, config, "[bridge\nheartbeat = 1")
+    assert "settings_not_reloaded" in said and "line 1" in said
+    said = reload(bridge, config, '[bridge]\nheartbeet = "1s"\n[log]\nlevel = "loud"\n')
+    assert "heartbeet" in said and "loud" in said, "every fault is named"
+    assert "settings_reloaded" not in said
+
+    said = reload(
+        bridge, config, '[bridge]\nheartbeat = "5s"\nretry = "3s"\n[log]\nlevel = "warn"\n'
+    )
+    assert "settings_reloaded" in said and "log.level=warn" in said
+    assert "settings_need_restart" in said and "bridge.heartbeat" in said
+    assert "bridge.retry" not in said, "it has not changed"
+    assert running.result(10).text == "counted running", "no call notices"
+    assert client.call("echo", {"text": "still"}).text == "still"
+    assert bridge.terminate() == 0
+    assert "draining" not in bridge.output(), "info is not told any more"
+
+
 SERVER = f"{sys.executable} {COUNTING_SERVER} --file {{}}"
 WRAPPER = f"trap '' TERM; sleep 600 & {SERVER}; wait"
 
