@@ -104,12 +104,14 @@ struct Seen {
   std::string why;
 };
 
+// Right after what failed, which must have begun with ForgetSystemError(). SQLite's own memory of
+// the system's error does not serve: what fails in a COMMIT, and a full disk, leave an older one
+// there.
 Seen Look(sqlite3* db) {
+  const int last = errno;
   const int code = sqlite3_extended_errcode(db);
-  // The system's error stays behind: it belongs to this failure only if the kind says so.
   const int kind = code & 0xff;
-  const bool of_system = kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL;
-  const int error = of_system ? sqlite3_system_errno(db) : 0;
+  const int error = kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN ? last : 0;
   const Cause cause = CauseOf(code, error);
   return {cause, Why(cause, Detail(code, error))};
 }

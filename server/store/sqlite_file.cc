@@ -106,6 +106,7 @@ absl::StatusOr<SqliteFile::Tended> SqliteFile::Tend() {
   }
   int in_log = 0;
   int moved = 0;
+  ForgetSystemError();
   if (sqlite3_wal_checkpoint_v2(db_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, &in_log, &moved) !=
       SQLITE_OK) {
     return Undone("brought up to date");

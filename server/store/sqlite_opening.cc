@@ -91,6 +91,7 @@ absl::StatusOr<std::string> SqliteFile::Check(const std::string& path) {
 
 absl::Status SqliteFile::Connect() {
   sqlite3* db = nullptr;
+  ForgetSystemError();
   sqlite3_open_v2(path_.c_str(), &db,
                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   db_.reset(db);
@@ -215,6 +216,7 @@ absl::Status SqliteFile::TakeTerm(uint64_t term_min) {
 }
 
 bool SqliteFile::Execute(const char* sql) {
+  ForgetSystemError();
   return sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK;
 }
 

@@ -3,12 +3,16 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 namespace callboard::server {
+
+// Before SQLite is asked for what may fail: errno tells why, and nobody clears it.
+inline void ForgetSystemError() { errno = 0; }
 
 // On the thread that has the connection at the time; gone before the connection. What it returns as
 // a view is valid until the next Step or Reset.
@@ -18,6 +22,7 @@ class SqliteStatement {
   // Check ok() before use; the connection has the error.
   SqliteStatement(sqlite3* db, const char* sql) {
     sqlite3_stmt* statement = nullptr;
+    ForgetSystemError();
     sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
     statement_.reset(statement);
   }
@@ -38,7 +43,10 @@ class SqliteStatement {
   }
 
   // SQLITE_ROW, SQLITE_DONE or an error.
-  int Step() { return sqlite3_step(statement_.get()); }
+  int Step() {
+    ForgetSystemError();
+    return sqlite3_step(statement_.get());
+  }
   void Reset() { sqlite3_reset(statement_.get()); }
   // One row that says nothing: true when it went well.
   bool Run() {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 
 namespace callboard::tests {
 
@@ -14,7 +15,7 @@ class FaultyDisk {
  public:
   FaultyDisk() {
     system_ = sqlite3_vfs_find(nullptr);
-    write_fault_ = SQLITE_OK;
+    FailWrites(SQLITE_OK);
     file_fault_ = SQLITE_OK;
     syncs_ = 0;
     front_ = *system_;
@@ -30,8 +31,12 @@ class FaultyDisk {
   FaultyDisk(const FaultyDisk&) = delete;
   FaultyDisk& operator=(const FaultyDisk&) = delete;
 
-  // Every write ends with that code of SQLite (SQLITE_FULL, SQLITE_IOERR_WRITE); SQLITE_OK: none.
-  void FailWrites(int code) { write_fault_ = code; }
+  // Every write ends with that code of SQLite (SQLITE_FULL, SQLITE_IOERR_WRITE) and leaves that
+  // errno, unless it is 0; SQLITE_OK: none.
+  void FailWrites(int code, int error = 0) {
+    write_error_ = error;
+    write_fault_ = code;
+  }
   // The same for the file alone, which leaves its write-ahead log well.
   void FailWritesOfTheFile(int code) { file_fault_ = code; }
   int syncs() const { return syncs_; }
@@ -66,7 +71,10 @@ class FaultyDisk {
   }
   static int Write(sqlite3_file* file, const void* bytes, int count, sqlite3_int64 offset) {
     const Methods& methods = MethodsOf(file);
-    if (write_fault_ != SQLITE_OK) return write_fault_;
+    if (write_fault_ != SQLITE_OK) {
+      if (write_error_ != 0) errno = write_error_;
+      return write_fault_;
+    }
     if (file_fault_ != SQLITE_OK && methods.of_the_file) return file_fault_;
     return methods.system->xWrite(file, bytes, count, offset);
   }
@@ -79,6 +87,7 @@ class FaultyDisk {
   static inline sqlite3_vfs front_;
   static inline std::array<Methods, 4> methods_ = {};
   static inline std::atomic<int> write_fault_{SQLITE_OK};
+  static inline std::atomic<int> write_error_{0};
   static inline std::atomic<int> file_fault_{SQLITE_OK};
   static inline std::atomic<int> syncs_{0};
 };

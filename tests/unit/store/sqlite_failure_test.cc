@@ -42,6 +42,27 @@ TEST_F(SqliteFailure, AllWhoWaitAreToldWhyAndLaterOnesAtOnce) {
   EXPECT_EQ(store_->gauges().failures, 1u);
 }
 
+TEST_F(SqliteFailure, EachFaultIsToldByItsOwnCauseWhateverWentWrongBefore) {
+  Open();
+  PutDurably("a", "1");
+  fault_.FailWrites(SQLITE_IOERR_WRITE, EROFS);
+  Note("b", Put("b", "2"));
+  Settle();
+  EXPECT_THAT(Sentence(), HasSubstr("cannot be written (Read-only file system)"));
+  fault_.FailWrites(SQLITE_FULL);
+  loop_.RunFor(absl::Seconds(1));
+  Settle();
+  EXPECT_THAT(Sentence(), HasSubstr("its disk is full"));
+  fault_.FailWrites(SQLITE_IOERR_WRITE, ENOSPC);
+  loop_.RunFor(absl::Seconds(1));
+  Settle();
+  EXPECT_THAT(Sentence(), HasSubstr("its disk is full"));
+  fault_.FailWrites(SQLITE_IOERR_WRITE);
+  loop_.RunFor(absl::Seconds(1));
+  Settle();
+  EXPECT_THAT(Sentence(), testing::Not(HasSubstr("its disk is full")));
+}
+
 TEST_F(SqliteFailure, ItTriesEverySecondAndWritesTheNewestOfAllThatCameMeanwhile) {
   Open();
   PutDurably("a", "1");
