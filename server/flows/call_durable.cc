@@ -69,9 +69,6 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   record.set_job_open(call.job_open);
   if (call.cancel_by != absl::InfiniteFuture()) record.set_cancel_reason(call.cancel_reason);
   record.set_queue_notes(call.notes);
-  const bool read =
-      call.source != nullptr || (call.stream != nullptr && call.stream->reader != nullptr);
-  record.set_caller_left(call.caller_left && !read);
   record.set_all_stored(all_stored);
   if (all_stored) record.set_have_n(call.have_n);
   durable_.Put(StoreKey::OfCall(call.id), record.SerializeAsString());
@@ -133,8 +130,6 @@ void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, uint64_t 
   call.have_n = record.all_stored() ? std::max(have_n, record.have_n()) : have_n;
   call.ever_started = have_n > 0 || call.attempt > 1;
   call.stream = stream;
-  call.caller_left = true;
-  if (!record.caller_left()) call.restored_at = Now();
   if (execution == nullptr) {
     execution = &plane_.executions.Open(id, call.created);
     execution->seat_id = call.seat_id;
@@ -230,6 +225,7 @@ void CallFlow::RestoreOpen(LiveCall& call, const v1::CallRecord& record) {
     durable_.Announce(*call.stream);
   }
   if (call.step == CallStep::kWaiting) waiting_[call.seat_id].push_back(call.order);
+  AwaitClient(call);
   Arm(call);
 }
 

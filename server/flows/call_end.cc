@@ -74,7 +74,7 @@ absl::Time CallFlow::BudgetAt(const LiveCall& call) const {
 void CallFlow::Arm(LiveCall& call) {
   if (call.ended) return;
   const absl::Time next = std::min({call.hard_at, call.accept_at, call.retry_at, call.note_at,
-                                    call.cancel_by, call.exit_by, BudgetAt(call)});
+                                    call.cancel_by, call.exit_by, call.asks_by, BudgetAt(call)});
   // One that fires too early looks again; so a deadline that moves away costs nothing here.
   if (call.timer.pending() && call.timer_at <= next) return;
   call.timer_at = next;
@@ -112,6 +112,7 @@ void CallFlow::OnTimer(uint64_t order) {
     call.accept_at = absl::InfiniteFuture();
     if (OpenStream(call)) ShowStatus(call);
   }
+  if (now >= call.asks_by) EndAsksOfTheGone(call);
   if (now >= call.note_at) NoteQueue(call);
   if (now >= call.retry_at) Send(call);
   Arm(call);
@@ -396,11 +397,6 @@ void CallFlow::OnSourceGone(const CallId& id, bool lost) {
   if (call->request.on_detach() == v1::InvokeRequest::CANCEL) {
     return Cancel(*call, v1::Cancel::CLIENT, v1::CANCELLED_BY_CLIENT, false);
   }
-  // An ask that nobody can answer any more ends with an error, never with silence.
-  for (const uint64_t ask : std::exchange(call->asks, {})) {
-    AnswerAsk(*call, ask, "", R"({"code":-32000,"message":"the client is gone"})");
-  }
-  call->caller_left = true;
   Record(*call);
   AckLater(*call);
 }
@@ -409,7 +405,9 @@ void CallFlow::OnReaderGone(Stream& stream) {
   stream.idle_since = Now();
   if (const auto id = CallId::From(stream.call_id)) {
     LiveCall* call = Find(*id);
-    if (call != nullptr && !call->ended) AckLater(*call);
+    if (call == nullptr || call->ended) return;
+    AckLater(*call);
+    AwaitClient(*call);
   }
 }
 

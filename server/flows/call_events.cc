@@ -311,10 +311,8 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
         core::MakeErrorObject(core::kMethodNotFound,
                               fmt::format("the client does not offer '{}'", ask.method())));
   }
-  // After a restart the client has its grace to come back.
-  const bool returning = Now() < call.restored_at + plane_.config.budgets.session_grace;
   if (call.ended || session == nullptr || call.asks.size() >= kAsksMax || !OpenStream(call) ||
-      (call.stream->reader == nullptr && !returning)) {
+      (call.stream->reader == nullptr && Now() >= AwaitedUntil(call))) {
     AckLater(call);
     return AnswerAsk(
         call, n, "",
@@ -327,6 +325,27 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
   event.set_method(ask.method());
   event.set_params(std::move(params));
   durable_.Append(*call.stream, {std::move(event), n, call.attempt}, DurableLog::Wait::kDurable);
+  if (call.recorded) Record(call);
+  AwaitClient(call);
+}
+
+absl::Time CallFlow::AwaitedUntil(const LiveCall& call) const {
+  return call.stream->idle_since + plane_.config.budgets.session_grace;
+}
+
+void CallFlow::AwaitClient(LiveCall& call) {
+  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
+  call.asks_by = AwaitedUntil(call);
+  Arm(call);
+}
+
+void CallFlow::EndAsksOfTheGone(LiveCall& call) {
+  call.asks_by = absl::InfiniteFuture();
+  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
+  if (Now() < AwaitedUntil(call)) return AwaitClient(call);  // it was here meanwhile
+  for (const uint64_t ask : std::exchange(call.asks, {})) {
+    AnswerAsk(call, ask, "", core::MakeErrorObject(core::kServerError, "the client is gone"));
+  }
   if (call.recorded) Record(call);
 }
 

@@ -193,6 +193,11 @@ class CallFlow final : public AgentCalls {
   // Tells a caller that sent a token soon what its call waits for.
   void NoteSoon(LiveCall& call);
   void NoteQueue(LiveCall& call);
+  // Until when a client that has left, or that a restart has cut off, may come back and answer.
+  absl::Time AwaitedUntil(const LiveCall& call) const;
+  // An ask whose client is away waits for it through its grace, then ends with an error.
+  void AwaitClient(LiveCall& call);
+  void EndAsksOfTheGone(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                  const std::string& error);
   void SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask_n,

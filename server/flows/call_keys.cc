@@ -74,7 +74,6 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
   call.request.set_client_request_id(request.client_request_id());
   call.request.set_progress_token(request.progress_token());
   call.request.set_never_open_stream(request.never_open_stream());
-  call.caller_left = false;
   auto source = std::make_unique<InvokeSource>(*this, call.id, session_id);
   call.source = source.get();
   if (call.kept_outcome) {

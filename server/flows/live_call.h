@@ -81,6 +81,7 @@ struct LiveCall {
   absl::Time note_at = absl::InfiniteFuture();    // the caller is told what it waits for then
   absl::Time cancel_by = absl::InfiniteFuture();  // the agent answers a Cancel until then
   absl::Time exit_by = absl::InfiniteFuture();    // the agent tells how the DCC ended until then
+  absl::Time asks_by = absl::InfiniteFuture();    // asks wait until then for a client that has left
   v1::Reason cancel_reason = v1::CANCELLED_BY_CLIENT;
 
   CallStep step = CallStep::kWaiting;
@@ -115,17 +116,15 @@ struct LiveCall {
   uint64_t acked_offset = 0;
 
   // ---- what outlives this control plane ----
-  bool recorded = false;         // a CallRecord has been put
-  std::string recorded_journal;  // and names this journal
-  bool may_be_sent = false;      // a durable CallRecord names the journal
-  bool record_kept = false;      // after the end, until the outcome is delivered
-  bool caller_left = false;      // nobody waits on Invoke: its outcome is kept for later questions
-  bool counted = false;          // among its session's started calls
+  bool recorded = false;                         // a CallRecord has been put
+  std::string recorded_journal;                  // and names this journal
+  bool may_be_sent = false;                      // a durable CallRecord names the journal
+  bool record_kept = false;                      // after the end, until the outcome is delivered
+  bool counted = false;                          // among its session's started calls
   absl::Time kept_until = absl::InfinitePast();  // its body, after the end, for nobody yet
   std::optional<v1::CallOutcome> kept_outcome;   // the header of that body
 
   // ---- of a call that a former control plane began ----
-  absl::Time restored_at = absl::InfinitePast();
   bool former = false;       // its agent has not said yet what it holds of it
   bool params_lost = false;  // too large to have been stored
   bool all_stored = false;   // nothing was shown beyond have_n

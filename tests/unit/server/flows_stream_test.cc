@@ -336,6 +336,90 @@ TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
   EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
 }
 
+// One who asks for as long as the test likes, and who can be asked.
+class Asked : public FlowsTest {
+ protected:
+  Asked() : agent(Link()), session(OpenSession("facade", kAsked)) {
+    auto request = Call(session);
+    request.set_open_stream_after_ms(0);
+    request.set_run_ms(600'000);
+    caller = Invoke(request);
+    call = agent->TakeDispatch();
+    agent->Started(call);
+    loop.RunReady();
+  }
+  void Ask(uint64_t n) {
+    agent->Ask(call, n);
+    loop.RunReady();
+  }
+  // What the agent is answered; empty: nothing.
+  std::string Answered() {
+    const auto answer = agent->Take(v1::ServerItem::kAnswer);
+    if (!answer) return "";
+    return answer->answer().has_error() ? answer->answer().error().inline_()
+                                        : answer->answer().result().inline_();
+  }
+
+  std::unique_ptr<FakeAgent> agent;
+  std::string session;
+  std::unique_ptr<Caller> caller;
+  v1::Dispatch call;
+};
+
+TEST_F(Asked, AnAskWaitsForItsClientThroughACutAsLongAsTheGrace) {
+  Ask(2);
+  const v1::SendRequest send = Accepting(session, caller->events.back());
+  caller->Drop();
+  loop.RunFor(absl::Seconds(50));
+  EXPECT_EQ(Answered(), "");
+  auto back = Listen(session, 1, 0);
+  loop.RunFor(absl::Seconds(100));
+  EXPECT_EQ(Answered(), "") << "it is here and thinks";
+  EXPECT_TRUE(Send(send));
+  EXPECT_EQ(Answered(), R"({"action":"accept"})");
+}
+
+TEST_F(Asked, OfAClientThatIsAwayForAMomentTheAskIsReplayed) {
+  caller->Drop();
+  loop.RunFor(absl::Seconds(5));
+  Ask(2);
+  EXPECT_EQ(Answered(), "");
+  auto back = Listen(session, 1, 0);
+  bool asked = false;
+  for (const v1::ListenEvent& event : back->events) asked |= event.has_ask();
+  EXPECT_TRUE(asked);
+}
+
+TEST_F(Asked, AnAskWhoseClientDoesNotComeBackEndsWithAnErrorAndLaterOnesAtOnce) {
+  Ask(2);
+  caller->Drop();
+  loop.RunFor(absl::Seconds(59));
+  EXPECT_EQ(Answered(), "");
+  EXPECT_EQ(plane->gauges().open_asks, 1u);
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_NE(Answered().find("the client is gone"), std::string::npos);
+  EXPECT_EQ(plane->gauges().open_asks, 0u);
+  Ask(3);
+  EXPECT_NE(Answered().find("cannot be asked"), std::string::npos);
+  // It is back after all, and so it is with whoever reads by Listen.
+  auto back = Listen(session, 1, 0);
+  Ask(4);
+  EXPECT_EQ(Answered(), "");
+  back->Drop();
+  loop.RunFor(absl::Seconds(61));
+  EXPECT_NE(Answered().find("the client is gone"), std::string::npos);
+}
+
+TEST_F(Asked, AfterARestartAnAskWaitsForItsClientAsLong) {
+  Ask(2);
+  Restart();
+  agent = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  loop.RunFor(absl::Seconds(59));
+  EXPECT_EQ(Answered(), "");
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_NE(Answered().find("the client is gone"), std::string::npos);
+}
+
 v1::AgentItem TakenBack(const v1::Dispatch& call, uint64_t n) {
   v1::AgentItem item;
   item.mutable_call_event()->set_call_id(call.call_id());
