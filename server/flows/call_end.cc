@@ -15,6 +15,9 @@
 namespace callboard::server {
 namespace {
 
+// Among the newest calls that of a late cancel is found.
+constexpr size_t kCallsLookedAt = 1'000;
+
 const char* PhaseName(v1::CallPhase phase) {
   switch (phase) {
     case v1::CALL_QUEUED:
@@ -171,8 +174,18 @@ void CallFlow::Cancel(LiveCall& call, v1::Cancel::Why why, v1::Reason reason, bo
 }
 
 bool CallFlow::CancelRequest(const std::string& session_id, const std::string& request_id) {
-  const auto id = plane_.requests.Find(session_id, request_id);
-  return id && CancelById(*id, v1::Cancel::CLIENT, v1::CANCELLED_BY_CLIENT);
+  if (const auto id = plane_.requests.Find(session_id, request_id)) {
+    return CancelById(*id, v1::Cancel::CLIENT, v1::CANCELLED_BY_CLIENT);
+  }
+  // Too late, mostly: the request has ended. Otherwise it may be on its way still.
+  size_t looked_at = 0;
+  const auto& all = plane_.executions.all();
+  for (auto it = all.rbegin(); it != all.rend() && looked_at < kCallsLookedAt; ++it, ++looked_at) {
+    const Execution& ended = *it->second;
+    if (ended.session_id == session_id && ended.client_request_id == request_id) return false;
+  }
+  if (!request_id.empty()) plane_.requests.KeepCancel(session_id, request_id, Now());
+  return false;
 }
 
 bool CallFlow::CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reason) {

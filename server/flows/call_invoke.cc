@@ -74,6 +74,16 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
     if (auto source = TakeKeyed(call, session, key_scope, digest)) return source;
   }
   if (refusal) return Refuse(call.request, *std::move(refusal));
+  if (session != nullptr &&
+      plane_.requests.TakeCancel(session->id, call.request.client_request_id(), Now())) {
+    v1::CallOutcome cancelled;
+    cancelled.set_client_request_id(call.request.client_request_id());
+    cancelled.set_class_(v1::CANCELLED);
+    cancelled.set_reason(v1::CANCELLED_BY_CLIENT);
+    cancelled.set_certainty(v1::NOT_STARTED);
+    cancelled.set_message("cancelled before it arrived");
+    return std::make_unique<EndedCallSource>(std::move(cancelled));
+  }
   if (session != nullptr && call.request.method() == "resources/unsubscribe" &&
       audience_.KeepsSubscription(*session, call.request.params())) {
     v1::CallOutcome done;

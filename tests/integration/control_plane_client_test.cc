@@ -317,6 +317,30 @@ TEST_P(ControlPlaneClientTest, ACancelReachesTheAgent) {
   EXPECT_EQ(Next(*invoked_)->outcome().reason(), v1::CANCELLED_BY_CLIENT);
 }
 
+// The cancel leaves right after its call; between two threads of a server either may be first.
+TEST_P(ControlPlaneClientTest, ACancelIsNeverLostByBeingFasterThanItsCall) {
+  const std::string session = OpenSession();
+  for (int i = 0; i < 300; ++i) {
+    v1::InvokeRequest call;
+    call.set_session_id(session);
+    call.set_client_request_id(std::to_string(i));
+    call.mutable_target()->set_seat_id(kSeat);
+    call.set_method("ping");
+    call.set_run_ms(2'000);
+    call.set_open_stream_after_ms(10'000);
+    v1::SendRequest cancel;
+    cancel.set_session_id(session);
+    cancel.mutable_cancel()->set_client_request_id(std::to_string(i));
+    On([&] {
+      invoked_ = client_->Invoke(std::move(call));
+      client_->Send(std::move(cancel), [](const absl::StatusOr<v1::SendResponse>&) {});
+    });
+    const auto outcome = Next(*invoked_);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_EQ(outcome->outcome().reason(), v1::CANCELLED_BY_CLIENT) << "call " << i;
+  }
+}
+
 TEST_P(ControlPlaneClientTest, SourcesMayBeDestroyedAtAnyMoment) {
   const std::string session = OpenSession();
   for (int i = 0; i < 50; ++i) {

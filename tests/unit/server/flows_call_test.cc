@@ -158,6 +158,39 @@ TEST_F(FlowsTest, CancelsAQueuedCallOnceTheAgentHasDroppedIt) {
   EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
 }
 
+TEST_F(FlowsTest, ACancelThatOvertakesItsCallIsKeptForIt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  EXPECT_FALSE(CancelRequest(session, "1"));
+  loop.RunFor(absl::Seconds(1));
+  auto of_another = Invoke(Call(OpenSession(), "1"));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kDispatch));
+  auto caller = Invoke(Call(session, "1"));
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+  EXPECT_EQ(caller->outcome().reason(), v1::CANCELLED_BY_CLIENT);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_EQ(caller->outcome().client_request_id(), "1");
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  // It counts once, and not for ever.
+  auto again = Invoke(Call(session, "1"));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kDispatch));
+  EXPECT_FALSE(CancelRequest(session, "2"));
+  loop.RunFor(absl::Seconds(3));
+  auto later = Invoke(Call(session, "2"));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kDispatch));
+}
+
+TEST_F(FlowsTest, ACancelOfACallThatHasEndedIsNotHeldAgainstTheNextOfItsId) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Invoke(Call(session, "1"));
+  agent->Result(agent->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_FALSE(CancelRequest(session, "1"));
+  auto next = Invoke(Call(session, "1"));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kDispatch));
+}
+
 TEST_F(FlowsTest, CancelWithoutAnAnswerOfTheAgentEndsWithinASecondAsUnknown) {
   auto agent = Link();
   const std::string session = OpenSession();
