@@ -6,6 +6,7 @@
 #include "bridge/errors.h"
 #include "bridge/facade/rendering.h"
 #include "bridge/lasting_listen.h"
+#include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 
@@ -127,7 +128,7 @@ void RequestExchange::AskNext() {
 
 void RequestExchange::Heard() {
   heard_ = core_.loop.Now();
-  Restart(hard_wait_);
+  if (!bounded_) Restart(hard_wait_);
 }
 
 void RequestExchange::Reattach() {
@@ -146,6 +147,10 @@ void RequestExchange::Reattach() {
 
 void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   call_id_ = accepted.call_id();
+  if (accepted.hard_ms() != 0) {
+    bounded_ = true;
+    Restart(core::FromMillis(accepted.hard_ms()) + core_.config.hard_margin);
+  }
   if (accepted.has_id()) position_ = accepted.id();
   if (!sse_.open() && may_stream_) {
     slot_ = StreamSlot(core_, spec_.session_id);
@@ -211,6 +216,8 @@ void RequestExchange::BecomeJob() {
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
   job_timer_.Cancel();
   status_untold_ = false;
+  bounded_ = false;  // what is left is its body
+  Restart(hard_wait_);
   if (spec_.status_wish != StatusWish::kNone) {
     ended_state_ = EndedAgentState(AgentReason(outcome));
     if (spec_.status_wish == StatusWish::kEvents && sse_.open()) {

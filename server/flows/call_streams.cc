@@ -47,7 +47,7 @@ bool CallFlow::OpenStream(LiveCall& call) {
     durable_.Announce(*stream);
   }
   ShowStatus(call);
-  call.source->Accept(std::move(stream), plane_.term);
+  call.source->Accept(std::move(stream), plane_.term, call.hard_at - Now());
   return true;
 }
 

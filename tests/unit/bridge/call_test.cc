@@ -309,6 +309,23 @@ TEST_F(Calls, WhoseControlPlaneStaysAwayEndByTheHardTimer) {
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
 }
 
+TEST_F(Calls, WhoseBudgetIsKnownEndWhenItIsOverWhateverHasBeenTold) {
+  Restart({.hard_wait = absl::Seconds(30), .hard_margin = absl::Seconds(5)});
+  session_.clear();
+  const Answer answer = Call();
+  v1::InvokeEvent accepted = Accepted(5);
+  accepted.mutable_accepted()->set_hard_ms(60'000);
+  Push(accepted);
+  loop_.RunFor(absl::Seconds(45));
+  EXPECT_FALSE(answer->ended) << "a tool may be silent for all its time";
+  Push(Progress(5, 2));
+  loop_.RunFor(absl::Seconds(18));
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Seconds(4));
+  EXPECT_NE(answer->body.find(R"("reason":"hard_timer","certainty":"unknown")"), std::string::npos);
+  EXPECT_TRUE(answer->ended);
+}
+
 TEST_F(Calls, LostBeforeTheirStreamSayWhetherTheyMayHaveRun) {
   const Answer unknown = Call();
   plane_.invokes.back().script->Push(absl::AbortedError("lost on the way"));

@@ -201,6 +201,17 @@ TEST_F(FlowsTest, CancelWithoutAnAnswerOfTheAgentEndsWithinASecondAsUnknown) {
   EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
 }
 
+TEST_F(FlowsTest, WhoIsAcceptedIsToldHowLongTheCallMayTake) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_queue_ms(20'000);
+  request.set_run_ms(10'000);
+  auto caller = Invoke(request);
+  loop.RunFor(absl::Milliseconds(250));
+  ASSERT_TRUE(caller->accepted());
+  EXPECT_EQ(caller->accepted()->hard_ms(), 39'750u);
+}
+
 TEST_F(FlowsTest, ACallerThatVanishesCancelsItsCallWhenItSaidSo) {
   auto agent = Link();
   auto request = Call(OpenSession());
