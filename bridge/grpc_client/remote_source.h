@@ -1,10 +1,12 @@
-// A server stream of the control API as an EventSource: one read in flight, and only on demand.
+// A server stream of the control API as an EventSource: one read in flight, a little ahead of
+// demand.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -14,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "bridge/grpc_client/plane_channels.h"
 #include "bridge/grpc_client/rpc_status.h"
+#include "core/runtime/ahead_queue.h"
 #include "core/runtime/event_source.h"
 #include "core/runtime/lifetime.h"
 #include "core/runtime/loop_gate.h"
@@ -21,8 +24,8 @@
 namespace callboard::bridge {
 
 // The RPC. The loop calls Start, Read and Close; gRPC the reactions, on its own threads. Owns
-// itself until OnDone. While no read is in flight the end of the RPC goes unnoticed: not reading is
-// the back-pressure.
+// itself until OnDone. Reads ahead behind notifications only, and no more than an AheadQueue holds:
+// not reading is the back-pressure. While no read is in flight the end of the RPC goes unnoticed.
 template <class Request, class Event>
 class ReadReactor final : public grpc::ClientReadReactor<Event> {
  public:
@@ -43,9 +46,18 @@ class ReadReactor final : public grpc::ClientReadReactor<Event> {
     this->StartCall();
   }
   void Read(Callback callback) {
+    std::optional<Event> next;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!ahead_.empty()) next = ahead_.Pop();
+      if (!reading_ && !failed_ && (!next || (ahead_.empty() && ahead_.has_room()))) {
+        reading_ = true;
+        this->StartRead(&in_);
+      }
+    }
+    if (next) return callback(*std::move(next));
     callback_ = std::move(callback);
-    if (end_.has_value()) return Finish();
-    this->StartRead(&in_);
+    if (end_.has_value()) Finish();
   }
   void Close() {
     callback_ = nullptr;
@@ -55,11 +67,21 @@ class ReadReactor final : public grpc::ClientReadReactor<Event> {
 
   // ---- gRPC's threads ----
   void OnReadDone(bool ok) override {
+    bool post = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (ok) {
+        const bool followed = in_.has_stream_event();
+        ahead_.Push(std::exchange(in_, Event()), followed);
+        post = !std::exchange(posted_, true);
+      } else {
+        failed_ = true;
+      }
+      reading_ = ok && ahead_.has_room();
+      if (reading_) this->StartRead(&in_);
+    }
     if (!ok) return ReleaseHold();
-    // Once it is posted the loop may begin the next read.
-    gate_->Post([self = self_, event = std::exchange(in_, Event())]() mutable {
-      if (auto callback = std::exchange(self->callback_, nullptr)) callback(std::move(event));
-    });
+    if (post) gate_->Post([self = self_] { self->Deliver(); });
   }
   void OnDone(const grpc::Status& status) override {
     // No reference may stay here: the last one goes on the loop.
@@ -72,6 +94,15 @@ class ReadReactor final : public grpc::ClientReadReactor<Event> {
   }
 
  private:
+  void Deliver() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      posted_ = false;
+      // Taken meanwhile by a consumer who asked.
+      if (ahead_.empty()) return;
+    }
+    if (auto callback = std::exchange(callback_, nullptr)) Read(std::move(callback));
+  }
   void Finish() {
     if (auto callback = std::exchange(callback_, nullptr)) callback(*end_);
   }
@@ -85,9 +116,14 @@ class ReadReactor final : public grpc::ClientReadReactor<Event> {
   grpc::ClientContext context_;
   std::shared_ptr<ReadReactor> self_;  // until OnDone
   std::atomic<bool> released_ = false;
-  Event in_;
   Callback callback_;                // loop thread only
   std::optional<absl::Status> end_;  // loop thread only
+  std::mutex mutex_;
+  Event in_;  // of the read in flight
+  core::AheadQueue<Event> ahead_;
+  bool reading_ = false;
+  bool failed_ = false;  // nothing is read any more
+  bool posted_ = false;  // Deliver() is on its way
 };
 
 // What a consumer holds; waits for a control plane first. Loop thread.

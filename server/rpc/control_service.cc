@@ -4,10 +4,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "callboard/v1/control.grpc.pb.h"
+#include "core/runtime/ahead_queue.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::server {
@@ -22,8 +24,19 @@ grpc::Status ToGrpc(grpc::CallbackServerContext& context, const absl::Status& st
   return {static_cast<grpc::StatusCode>(status.code()), std::string(core::Message(status))};
 }
 
-// A server stream fed from an EventSource: one write in flight, the next event is asked for when
-// the former has been taken, so gRPC's flow control is the back-pressure.
+// Behind a notification the next event may be fetched before it has left; whatever is answered,
+// asked or has a body is consumed first.
+template <class Event>
+bool MayBeFollowed(const Event& event) {
+  if constexpr (requires { event.has_stream_event(); }) {
+    return event.has_stream_event();
+  } else {
+    return false;
+  }
+}
+
+// A server stream fed from an EventSource: one write in flight. The next event is asked for while
+// there is room behind the one that is being written, so gRPC's flow control is the back-pressure.
 template <class Event>
 class SourceReactor final : public grpc::ServerWriteReactor<Event> {
  public:
@@ -41,6 +54,20 @@ class SourceReactor final : public grpc::ServerWriteReactor<Event> {
 
   // ---- gRPC threads ----
   void OnWriteDone(bool ok) override {
+    bool pull = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      waiting_.Pop();
+      if (end_ && !finished_ && (!ok || waiting_.empty())) {
+        finished_ = true;
+        this->Finish(*end_);
+      }
+      if (ok && !finished_) {
+        if (!waiting_.empty()) WriteNext();
+        pull = waiting_.empty() && std::exchange(paused_, false);
+      }
+    }
+    if (ok && !pull) return;
     loop_.Post([self = self_, ok] {
       if (self == nullptr || self->source_ == nullptr) return;
       if (ok) {
@@ -66,25 +93,45 @@ class SourceReactor final : public grpc::ServerWriteReactor<Event> {
         // Destroyed later: the source is still on the stack.
         loop_.Post([self] { self->source_ = nullptr; });
         const bool orderly = absl::IsOutOfRange(event.status());
-        return FinishOnce(orderly ? grpc::Status::OK : ToGrpc(context_, event.status()));
+        return FinishBehindWrites(orderly ? grpc::Status::OK : ToGrpc(context_, event.status()));
       }
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (finished_) return;
-      out_ = *std::move(event);
-      this->StartWrite(&out_);
+      if (Write(*std::move(event))) Pull();
     });
+  }
+
+  // Whether the next event may be asked for at once.
+  bool Write(Event event) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_) return false;
+    const bool followed = MayBeFollowed(event);
+    waiting_.Push(std::move(event), followed);
+    if (waiting_.size() == 1) WriteNext();
+    paused_ = !waiting_.has_room();
+    return !paused_;
+  }
+
+  void WriteNext() {
+    grpc::WriteOptions options;
+    // Another write follows for certain: they may share a frame.
+    if (waiting_.size() > 1) options.set_buffer_hint();
+    this->StartWrite(&waiting_.front(), options);
   }
 
   void DropSource() {
     cancelled_on_loop_ = true;
     source_ = nullptr;
-    FinishOnce(grpc::Status::CANCELLED);
-  }
-
-  void FinishOnce(grpc::Status status) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::exchange(finished_, true)) return;
-    this->Finish(std::move(status));
+    this->Finish(grpc::Status::CANCELLED);
+  }
+
+  void FinishBehindWrites(grpc::Status status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_ || end_) return;
+    end_ = std::move(status);
+    if (!waiting_.empty()) return;
+    finished_ = true;
+    this->Finish(*end_);
   }
 
   core::EventLoop& loop_;
@@ -92,8 +139,10 @@ class SourceReactor final : public grpc::ServerWriteReactor<Event> {
   std::shared_ptr<SourceReactor> self_;
   std::unique_ptr<core::EventSource<Event>> source_;  // control thread only
   bool cancelled_on_loop_ = false;                    // control thread only
-  Event out_;
   std::mutex mutex_;
+  core::AheadQueue<Event> waiting_;  // the first is being written
+  bool paused_ = false;              // the source is to be asked again when all is written
+  std::optional<grpc::Status> end_;  // said when all is written
   bool finished_ = false;
 };
 

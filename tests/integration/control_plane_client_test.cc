@@ -497,6 +497,38 @@ TEST_P(GrpcClientTest, ASlowReaderHoldsUpThePlaneAndNotItsOwnMemory) {
   EXPECT_GT(last, 0u);
 }
 
+// Whatever passed ahead of demand: nothing is lost, and nothing is read beyond the outcome.
+TEST_P(GrpcClientTest, ManySmallEventsPassTogetherInOrderAndTheirOutcomeIsTheLast) {
+  const std::string session = OpenSession();
+  Invoke(session, 1);
+  ASSERT_TRUE(NextButStates()->has_accepted());
+  const v1::Dispatch dispatch = Dispatched();
+  constexpr uint64_t kEvents = 2'000;
+  OnPlane([&] {
+    v1::CallEvent event;
+    event.set_call_id(dispatch.call_id());
+    event.set_attempt(dispatch.attempt());
+    for (uint64_t n = 1; n <= kEvents; ++n) {
+      event.set_n(n);
+      event.mutable_notification()->set_method("notifications/example");
+      event.mutable_notification()->mutable_params()->set_inline_(fmt::format(R"({{"n":{}}})", n));
+      plane_->agent().Say(event);
+    }
+  });
+  EndCall(dispatch, kEvents + 1, "1");
+  uint64_t seen = 0;
+  absl::StatusOr<v1::InvokeEvent> event = NextButStates();
+  while (event.ok() && event->has_stream_event()) {
+    ++seen;
+    ASSERT_EQ(event->stream_event().params(), fmt::format(R"({{"n":{}}})", seen));
+    event = NextButStates();
+  }
+  EXPECT_EQ(seen, kEvents);
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_EQ(event->outcome().body().inline_(), "1");
+  EXPECT_EQ(Next(*invoked_).status().code(), absl::StatusCode::kOutOfRange);
+}
+
 INSTANTIATE_TEST_SUITE_P(OverGrpc, GrpcClientTest, testing::Values(Way::kGrpc),
                          [](const auto&) { return "Grpc"; });
 
