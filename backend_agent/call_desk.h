@@ -19,8 +19,9 @@ namespace callboard::agent {
 
 // The calls between the links and the seats. Loop thread only; owned by the agent, and all that is
 // passed in outlives it. Bounds: open_calls_max calls, queued_bytes_max of parameters that have not
-// been started (beyond either: REJECTED, "queue full"), and each outbox its own. Bodies whose owner
-// is away leave the spool when it is three quarters full: BODY_LOST.
+// been started (beyond either: REJECTED, "queue full"), and each outbox its own. Bodies that
+// have been sent, then those whose owner is away, leave the spool when it is three quarters full:
+// BODY_LOST.
 //
 // A call is known by its id. It leaves the table when the control plane has settled it and the DCC
 // is done with it. Without a verdict after a cut it runs on and says nothing.
@@ -176,7 +177,8 @@ class CallDesk final : public CallObserver {
   void Submit(Call& call, Payload params);
   v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
   void AddOutcome(Call& call, CallEnd end);
-  // Lets bodies go that no linked owner waits for, the oldest first, when the spool is nearly full.
+  // Lets bodies go when the spool is nearly full, the oldest first: of those that have been sent,
+  // then of those whose owner is away.
   void MakeRoom();
   void EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,
                v1::Certainty certainty, std::string detail);

@@ -142,15 +142,22 @@ void CallDesk::AddOutcome(Call& call, CallEnd end) {
 
 void CallDesk::MakeRoom() {
   if (spool_.bytes() <= spool_.bytes_max() / 4 * 3) return;
-  for (Call* call : InOrder()) {
-    if (spool_.bytes() <= spool_.bytes_max() / 2) return;
-    if (call->port != nullptr || !call->ended || !call->outbox.LoseBody()) continue;
-    call->outcome_class = v1::LOST;
-    call->certainty = v1::FINISHED;
-    journal_.LoseBody(call->call_id);
-    core::LogWarn("body_lost", {{"call", absl::BytesToHexString(core::ToAbsl(call->call_id))},
-                                {"instance", call->seat_id},
-                                {"reason", "the spool is nearly full and its owner is away"}});
+  // What has been written is missed only by a client that comes back for it; what waits for an
+  // owner has been seen by nobody.
+  for (const bool written : {true, false}) {
+    for (Call* call : InOrder()) {
+      if (spool_.bytes() <= spool_.bytes_max() / 2) return;
+      const bool linked = call->port != nullptr;
+      if (linked != written || !call->ended || !call->outbox.LoseBody()) continue;
+      call->outcome_class = v1::LOST;
+      call->certainty = v1::FINISHED;
+      journal_.LoseBody(call->call_id);
+      core::Log(written ? core::LogLevel::kDebug : core::LogLevel::kWarn, "body_lost",
+                {{"call", absl::BytesToHexString(core::ToAbsl(call->call_id))},
+                 {"instance", call->seat_id},
+                 {"reason", written ? "it has been sent, and the spool is nearly full"
+                                    : "the spool is nearly full and its owner is away"}});
+    }
   }
 }
 

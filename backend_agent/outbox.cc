@@ -133,7 +133,7 @@ void Outbox::AddOutcome(v1::Outcome outcome, Payload body) {
 }
 
 bool Outbox::LoseBody() {
-  if (attached_ || events_.empty()) return false;
+  if ((attached_ && !drained()) || events_.empty()) return false;
   Event& last = events_.back();
   if (last.kind != Kind::kOutcome || last.body.file() == nullptr) return false;
   if (last.n == 0) waiting_bytes_ -= last.body.size();

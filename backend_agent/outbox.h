@@ -38,8 +38,8 @@ class Outbox final {
   std::optional<uint64_t> TakeAsk(uint64_t n);
   // `outcome.body` is ignored: the text is `body`.
   void AddOutcome(v1::Outcome outcome, Payload body);
-  // While detached: lets the body of the outcome go, if it lies in the spool, and says that it is
-  // lost. False: there is none.
+  // While detached, or when all has been written: lets the body of the outcome go, if it lies in
+  // the spool, and says that it is lost to whoever asks for it from now on. False: there is none.
   bool LoseBody();
 
   // The control plane takes events from now on. It holds all events up to `have_n` and

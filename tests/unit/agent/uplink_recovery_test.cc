@@ -85,6 +85,35 @@ TEST_F(UplinkRecovery, BodiesWhoseOwnerIsAwayLeaveASpoolThatIsNearlyFull) {
   EXPECT_EQ(OutcomeOf(calls[3]).body().size(), 200'000u);
 }
 
+// A client may come back for what it has been sent; new results come first.
+TEST_F(UplinkRecovery, BodiesThatHaveBeenSentLeaveASpoolThatIsNearlyFull) {
+  spool.set_bytes_max(1'000'000);
+  StartLinked();
+  std::vector<std::string> calls;
+  const auto end = [&](char letter) {
+    calls.push_back(Begin(letter));
+    agent->call_observer().OnEnd(calls.back(), MakeEnd(InSpool(Text(200'000))));
+    loop.RunReady();
+    EXPECT_EQ(OutcomeOf(calls.back()).class_(), v1::RESULT);
+  };
+  const auto take = [&](const std::string& call_id) {
+    SendAck(call_id, 1, 0, 1 << 20);
+    EXPECT_EQ(Chunks(call_id), Text(200'000));
+  };
+  end('a');  // its reader takes nothing for now
+  for (char letter : {'b', 'c', 'd', 'e', 'f', 'g'}) {
+    end(letter);
+    take(calls.back());
+  }
+  EXPECT_LE(spool.bytes(), 800'000u);
+  take(calls[0]);
+  plane.items.clear();
+  for (const std::string& call_id : calls) SendVerdict(call_id, v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(calls[1]).reason(), v1::BODY_LOST);
+  EXPECT_EQ(OutcomeOf(calls[0]).class_(), v1::RESULT) << "it had not been sent";
+  EXPECT_EQ(OutcomeOf(calls[6]).class_(), v1::RESULT) << "the newest are kept";
+}
+
 TEST_F(UplinkRecovery, StartedCallIsLostAndItsSeatCountsAsBusy) {
   StartLinked();
   const std::string call_id = Begin('a');
