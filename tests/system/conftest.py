@@ -12,6 +12,7 @@ import black_hole  # noqa: E402
 from stage import BINARIES, SHARED, Stage  # noqa: E402
 
 
+FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 NEGOTIATED = []  # (client, MCP revision), told at the end of a run
 
 
@@ -29,7 +30,7 @@ def need(reason):
 
 def need_full(what):
     """Leaves a test of the full tier out unless ./test --full runs."""
-    if os.environ.get("CALLBOARD_TEST_TIER") != "full":
+    if not FULL:
         pytest.skip(f"{what}: only with ./test --full")
 
 

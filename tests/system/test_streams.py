@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import black_hole
+from conftest import FULL, need
 from mcp_http import McpClient
 from stage import BINARIES, COUNTING_SERVER, wait_until
 from test_memory import ALLOWED, open_files, resident_kib
 
 CROWD = Path(__file__).with_name("sse_crowd.py")
-FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 
 
 def percentile(values, share):
@@ -134,7 +134,7 @@ class StalledReader:
 
     def read_rest(self):
         """What had got through until the stream was cut."""
-        self._socket.settimeout(10)
+        self._socket.settimeout(30)
         taken = 0
         with self._socket:
             try:
@@ -146,9 +146,11 @@ class StalledReader:
 
 
 def test_a_slow_reader_costs_its_neighbours_nothing(stage):
-    """Full: 1 GiB passes on others, else 128 MiB, while one reader takes nothing of its 32 MiB."""
+    """Full: 1 GiB passes on others, else 128 MiB, while one reader takes nothing of its 32 MiB until it is
+    cut: after 20 s, which is the default, else after 3 s."""
     piece, pieces = 16 << 20, 64 if FULL else 8
-    stage.start_control_plane(bridge__slow_reader="3s")
+    seconds, patience = (18, "20s") if FULL else (6, "3s")
+    stage.start_control_plane(bridge__slow_reader=patience)
     # Two servers, two agents: what shows must be the bridge's doing.
     stage.start_agent(queue__main_in_flight=32)
     stage.start([BINARIES / "callboard-agent", "--control-plane", f"127.0.0.1:{stage.grpc_port}",
@@ -173,7 +175,7 @@ def test_a_slow_reader_costs_its_neighbours_nothing(stage):
 
         loader = threading.Thread(target=load)
         loader.start()
-        latencies = quick_streams(stage, name, 10, 6)
+        latencies = quick_streams(stage, name, 10, seconds)
         loader.join()
         return percentile(latencies, 0.99), max(sampled)
 
@@ -201,6 +203,37 @@ def test_a_slow_reader_costs_its_neighbours_nothing(stage):
     again = McpClient(stage.port, "/mcp/heavy")
     again.session = slow.session
     assert again.call("echo", {"text": "still here"}).text == "still here"
+
+
+def test_progress_arrives_at_a_hundred_thousand_events_a_second(stage):
+    """From a tool through agent, control plane and bridge to 16 SSE answers: in order, the last step of each
+    call and then its result. Full: at least 100 000 a second arrive, else 20 000 a second are sent."""
+    source, reader = BINARIES / "bench_progress_source", BINARIES / "bench_progress_reader"
+    if not source.exists():
+        need("bench_progress_source is not built: cmake -DCALLBOARD_BENCH=ON")
+    rate, seconds, wanted = (125_000, 5, 100_000) if FULL else (20_000, 2, 10_000)
+    sessions, each = 8, 2
+    stage.start_control_plane()
+    stage.start_agent(source, name="bench", queue__main_in_flight=16)
+    per_call = rate // (sessions * each)
+    best = 0
+    # The best of five: other programs share the machine.
+    for attempt in range(5):
+        cpu = [cpu_seconds(program) for program in (stage.control_plane, stage.agent)]
+        client = stage.start([reader, stage.port, "/mcp/bench", sessions, each, per_call * seconds, per_call],
+                             f"reader{attempt}")
+        assert client.process.wait(120) == 0, client.output()
+        seen = json.loads(client.output())
+        plane, agent = ((cpu_seconds(program) - before) * 1e6 / seen["delivered"]
+                        for program, before in zip((stage.control_plane, stage.agent), cpu))
+        assert seen["results"] == sessions * each and seen["unordered"] == 0
+        arrived = seen["delivered"] / seen["seconds"]
+        print(f"{arrived:,.0f} of {rate:,} events/s arrived ({seen['delivered'] / seen['sent']:.1%}), "
+              f"callboardd {plane:.1f} us, agent {agent:.1f} us of CPU each")
+        best = max(best, arrived)
+        if best >= wanted:
+            break
+    assert best >= wanted
 
 
 def test_a_stream_at_the_end_of_its_life_is_resumed(stage):
