@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "bridge/agent_status.h"
 #include "core/runtime/strings.h"
+#include "net/authority.h"
 
 namespace callboard::bridge {
 namespace {
@@ -25,26 +26,6 @@ bool SameName(std::string_view a, std::string_view b) {
     return absl::ascii_tolower(static_cast<unsigned char>(x)) ==
            absl::ascii_tolower(static_cast<unsigned char>(y));
   });
-}
-
-// The authority without its port; empty if it is malformed.
-std::string_view WithoutPort(std::string_view authority) {
-  size_t end = authority.size();
-  if (authority.starts_with('[')) {
-    const size_t bracket = authority.find(']');
-    if (bracket == std::string_view::npos) return {};
-    end = bracket + 1;
-  } else {
-    end = std::min(authority.find(':'), authority.size());
-  }
-  std::string_view port = authority.substr(end);
-  if (!port.empty()) {
-    if (port.front() != ':') return {};
-    port.remove_prefix(1);
-    const bool digits = std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits || port.size() > 5) return {};
-  }
-  return authority.substr(0, end);
 }
 
 }  // namespace
@@ -68,7 +49,7 @@ bool AccessControl::IsOwnHost(std::string_view host) const {
 std::optional<std::string> AccessControl::Refusal(const net::HttpRequest& request) const {
   for (const auto& [name, value] : request.headers) {
     if (SameName(name, "host")) {
-      if (!any_host_ && !IsOwnHost(WithoutPort(value))) {
+      if (!any_host_ && !IsOwnHost(net::HostOf(value))) {
         return fmt::format(
             "host '{}' is not served here; use localhost, or have the name added "
             "to allowed_hosts",
@@ -78,7 +59,7 @@ std::optional<std::string> AccessControl::Refusal(const net::HttpRequest& reques
       std::string_view rest = value;
       const bool web = rest.starts_with("http://") || rest.starts_with("https://");
       if (web) rest.remove_prefix(rest.find("://") + 3);
-      const bool own = web && IsOwnHost(WithoutPort(rest));
+      const bool own = web && IsOwnHost(net::HostOf(rest));
       if (!own && std::ranges::find(origins_, Lower(value)) == origins_.end()) {
         return fmt::format(
             "pages of origin '{}' may not call this server; have it added to "

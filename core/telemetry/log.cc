@@ -11,8 +11,10 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "absl/time/time.h"
+#include "core/mcp/json.h"
 #include "core/telemetry/last_words.h"
 
 namespace callboard::core {
@@ -24,6 +26,10 @@ constexpr size_t kWaitingBytesMax = 1 << 20;
 constexpr std::chrono::milliseconds kCollect{50};
 
 std::atomic<int> g_level{static_cast<int>(LogLevel::kOff)};
+std::atomic<LogFormat> g_format{LogFormat::kText};
+
+std::string FormatLine(LogLevel level, std::string_view event,
+                       std::initializer_list<LogField> fields);
 
 void WriteAll(std::string_view text) {
   while (!text.empty()) {
@@ -76,7 +82,9 @@ class LogWriter {
         collected_.wait_for(lock, kCollect, [this] { return stopping_; });
         lines.clear();
         lines.swap(waiting_);
-        if (dropped_ > 0) lines += fmt::format("warn log_lines_dropped lines={}\n", dropped_);
+        if (dropped_ > 0) {
+          lines += FormatLine(LogLevel::kWarn, "log_lines_dropped", {{"lines", dropped_}});
+        }
         dropped_ = 0;
         last = stopping_;
       }
@@ -117,17 +125,12 @@ void AppendValue(std::string* line, std::string_view value) {
   line->push_back('"');
 }
 
-std::string FormatLine(LogLevel level, std::string_view event,
+std::string FormatText(std::string_view time, std::string_view level, std::string_view event,
                        std::initializer_list<LogField> fields) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  std::string line = absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez", absl::TimeFromTimespec(now),
-                                      absl::LocalTimeZone());
-  line.push_back(' ');
-  line.append(kLevels[static_cast<size_t>(level)].first);
-  line.push_back(' ');
-  line.append(event);
+  std::string line;
+  line.append(time).append(" ").append(level).append(" ").append(event);
   for (const LogField& field : fields) {
+    if (field.name.empty()) continue;
     line.push_back(' ');
     line.append(field.name);
     line.push_back('=');
@@ -135,6 +138,32 @@ std::string FormatLine(LogLevel level, std::string_view event,
   }
   line.push_back('\n');
   return line;
+}
+
+std::string FormatJson(std::string_view time, std::string_view level, std::string_view event,
+                       std::initializer_list<LogField> fields) {
+  JsonObject line;
+  line.String("time", time).String("level", level).String("event", event);
+  for (const LogField& field : fields) {
+    if (field.name.empty()) continue;
+    if (field.bare) {
+      line.Raw(field.name, field.value);
+    } else {
+      line.String(field.name, field.value);
+    }
+  }
+  return line.Take().append("\n");
+}
+
+std::string FormatLine(LogLevel level, std::string_view event,
+                       std::initializer_list<LogField> fields) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez", absl::TimeFromTimespec(now),
+                                            absl::LocalTimeZone());
+  const std::string_view name = kLevels[static_cast<size_t>(level)].first;
+  const bool json = g_format.load(std::memory_order_relaxed) == LogFormat::kJson;
+  return json ? FormatJson(time, name, event, fields) : FormatText(time, name, event, fields);
 }
 
 }  // namespace
@@ -152,7 +181,8 @@ void LogLastWords(std::string_view event, std::initializer_list<LogField> fields
   if (LogEnabled(LogLevel::kError)) WriteAll(FormatLine(LogLevel::kError, event, fields));
 }
 
-void StartLogging(LogLevel level) {
+void StartLogging(LogLevel level, LogFormat format) {
+  g_format.store(format);
   g_writer = std::make_unique<LogWriter>();
   SetLogLevel(level);
 }
