@@ -9,6 +9,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "backend_agent/payload.h"
+#include "core/telemetry/trace_context.h"
 
 namespace callboard::agent {
 
@@ -66,9 +67,10 @@ class Backend {
 
   // Sends one message. `id` names the exchange in OnExchangeEnd and, for a request, is its JSON-RPC
   // id; the result may be null if there is nothing to give up; `expects_reply` is false for
-  // notifications and responses. `text` is one line of JSON.
-  virtual std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text,
-                                                bool expects_reply) = 0;
+  // notifications and responses. `text` is one line of JSON. `trace` goes into the headers of
+  // transports that have some.
+  virtual std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
+                                                const core::TraceContext& trace) = 0;
 
   // The revision agreed in initialize, for transports that carry it (HTTP header). Empty:
   // initialize is about to be sent, what is known of a former MCP session is to be forgotten.

@@ -37,6 +37,8 @@ CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
   spec.wants_progress = dispatch.wants_progress();
   spec.read_only = dispatch.read_only();
   spec.idempotent = dispatch.idempotent();
+  spec.trace =
+      core::CheckedTraceContext(dispatch.traceparent(), dispatch.tracestate(), dispatch.baggage());
   spec.backend_session = dispatch.backend_session();
   if (!spec.backend_session.empty()) {
     spec.client_capabilities = dispatch.client().capabilities();

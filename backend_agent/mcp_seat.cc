@@ -196,10 +196,11 @@ void McpSeat::Start(const std::string& call_id) {
     }
   }
   auto on_reply = [this, call_id](McpReply reply) { OnReply(call_id, std::move(reply)); };
-  call.request = call.spec.notification
-                     ? session->Notify(call.spec.method, call.spec.params, std::move(on_reply))
-                     : session->Request(call.spec.method, call.spec.params,
-                                        call.spec.wants_progress, std::move(on_reply));
+  call.request =
+      call.spec.notification
+          ? session->Notify(call.spec.method, call.spec.params, std::move(on_reply))
+          : session->Request(call.spec.method, call.spec.params, call.spec.wants_progress,
+                             std::move(on_reply), call.spec.trace);
   call_of_request_[{call.session, call.request}] = call_id;
   if (call.spec.run_budget != absl::InfiniteDuration()) {
     call.timer = loop_.After(call.spec.run_budget, [this, call_id] { OnRunBudgetSpent(call_id); });

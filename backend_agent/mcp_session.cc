@@ -34,6 +34,21 @@ std::string RemoveProgressToken(std::string_view params) {
   return core::SetMember(params, "_meta", core::RemoveMember(*meta, "progressToken"));
 }
 
+// A client that put a trace into `_meta` itself means that one.
+std::string AddTrace(std::string_view params, const core::TraceContext& trace) {
+  std::string meta(core::FindMember(params, "_meta").value_or("{}"));
+  if (core::IsTraceparent(core::FindString(meta, "traceparent").value_or(""))) {
+    return std::string(params);
+  }
+  const auto add = [&meta](std::string_view name, const std::string& value) {
+    if (!value.empty()) meta = core::SetMember(meta, name, core::QuoteJson(value));
+  };
+  add("traceparent", trace.traceparent);
+  add("tracestate", trace.tracestate);
+  add("baggage", trace.baggage);
+  return core::SetMember(params, "_meta", meta);
+}
+
 }  // namespace
 
 McpSession::McpSession(core::EventLoop& loop, core::Random& random,
@@ -49,10 +64,11 @@ McpSession::McpSession(core::EventLoop& loop, core::Random& random,
 McpSession::~McpSession() = default;
 
 uint64_t McpSession::Request(std::string method, Payload params, bool wants_progress,
-                             ReplyCallback callback) {
+                             ReplyCallback callback, core::TraceContext trace) {
   return Add({.method = std::move(method),
               .params = std::move(params),
               .wants_progress = wants_progress,
+              .trace = std::move(trace),
               .callback = std::move(callback)});
 }
 
@@ -83,7 +99,12 @@ uint64_t McpSession::Add(Pending pending) {
 }
 
 std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
-  const std::string_view params = pending.params.view();
+  std::string_view params = pending.params.view();
+  std::string traced;
+  if (!pending.trace.empty()) {
+    traced = AddTrace(params, pending.trace);
+    params = traced;
+  }
   if (pending.notification) return core::MakeNotification(pending.method, params);
   const std::string raw_id = fmt::format("{}", id);
   if (pending.wants_progress) {
@@ -99,12 +120,12 @@ std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
 void McpSession::SendPending(uint64_t id, Pending& pending) {
   pending.sent = true;
   pending.epoch = epoch_;
-  pending.exchange = backend_->Send(id, Compose(id, pending), !pending.notification);
+  pending.exchange = backend_->Send(id, Compose(id, pending), !pending.notification, pending.trace);
 }
 
 void McpSession::SendAside(std::string text) {
   const uint64_t id = next_id_++;
-  Retire(id, backend_->Send(id, std::move(text), false));
+  Retire(id, backend_->Send(id, std::move(text), false, {}));
 }
 
 void McpSession::Retire(uint64_t id, std::unique_ptr<BackendExchange> exchange) {
@@ -244,7 +265,7 @@ void McpSession::OnInitializeReply(McpReply reply) {
   initialized_id_ = next_id_++;
   Retire(initialized_id_,
          backend_->Send(initialized_id_, core::MakeNotification("notifications/initialized", ""),
-                        false));
+                        false, {}));
   timer_ = loop_.After(limits_.initialized_wait, [this] { BecomeReady(); });
 }
 

@@ -94,8 +94,10 @@ class McpSession final : private Backend::Events {
   // Of a backend that is there: requests wait for it, for initialize_timeout at most.
   void StartUp();
 
-  // The reply's number is the wire id. `params` is a raw object or empty.
-  uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback);
+  // The reply's number is the wire id. `params` is a raw object or empty. `trace` goes with it in
+  // `_meta`, unless the params have a sound one of their own, and in the transport's headers.
+  uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback,
+                   core::TraceContext trace = {});
   // The reply comes when the backend has taken it: kResult with an empty body.
   uint64_t Notify(std::string method, Payload params, ReplyCallback callback);
   // Tells the backend that the answer to `request` is not wanted. False: it had not been sent, and
@@ -123,6 +125,7 @@ class McpSession final : private Backend::Events {
     Payload params;
     bool notification = false;
     bool wants_progress = false;
+    core::TraceContext trace;
     bool sent = false;
     bool sent_again = false;
     uint64_t epoch = 0;  // of the session it was sent in

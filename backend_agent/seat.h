@@ -12,6 +12,7 @@
 #include "backend_agent/payload.h"
 #include "callboard/v1/agent.pb.h"
 #include "callboard/v1/types.pb.h"
+#include "core/telemetry/trace_context.h"
 
 namespace callboard::agent {
 
@@ -33,6 +34,7 @@ struct CallSpec {
   bool wants_progress = false;
   bool read_only = false;
   bool idempotent = false;
+  core::TraceContext trace;
   // Calls with one key share one MCP session at the backend; empty: the one of all others.
   std::string backend_session;
   // Of the client, raw JSON, for a session of its own.

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "bridge/errors.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/trace_context.h"
 
 namespace callboard::bridge {
 namespace {
@@ -119,6 +120,9 @@ void ApplyMeta(std::string_view meta, v1::InvokeRequest* request) {
       if (auto key = core::DecodeString(member.value)) {
         request->set_idempotency_key(*std::move(key));
       }
+    } else if (member.Is("traceparent")) {
+      const auto trace = core::DecodeString(member.value);
+      if (trace && core::IsTraceparent(*trace)) request->set_traceparent(*trace);
     } else if (member.Is("dcc")) {
       const auto run_ms = core::FindInteger(member.value, "timeout_ms");
       if (run_ms && *run_ms > 0) request->set_run_ms(static_cast<uint64_t>(*run_ms));

@@ -33,7 +33,7 @@ struct ParamsView {
 };
 ParamsView SliceParams(std::string_view params);
 
-// Fills what `_meta` says about a call: progress token, run time, idempotency key.
+// Fills what `_meta` says about a call: progress token, run time, idempotency key, trace.
 void ApplyMeta(std::string_view meta, v1::InvokeRequest* request);
 
 // {"name":..,"arguments":..[,"_meta":..]} without touching a byte of the raw parts.

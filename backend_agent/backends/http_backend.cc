@@ -44,12 +44,13 @@ void HttpBackend::Start(Events* events) {
 }
 
 std::unique_ptr<BackendExchange> HttpBackend::Send(uint64_t id, std::string text,
-                                                   bool expects_reply) {
+                                                   bool expects_reply,
+                                                   const core::TraceContext& trace) {
   if (!up_) {
     PostEnd(id, absl::UnavailableError("the endpoint is not there"), false);
     return nullptr;
   }
-  auto exchange = std::make_unique<Exchange>(this, id, std::move(text), expects_reply);
+  auto exchange = std::make_unique<Exchange>(this, id, std::move(text), expects_reply, trace);
   exchanges_[id] = exchange.get();
   exchange->Post();
   return exchange;

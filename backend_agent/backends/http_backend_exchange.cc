@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend_agent/backends/trace_headers.h"
 #include "core/mcp/jsonrpc.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
@@ -25,11 +26,12 @@ absl::Status TooLarge(uint64_t size, uint64_t limit) {
 }  // namespace
 
 HttpBackend::Exchange::Exchange(HttpBackend* backend, uint64_t id, std::string text,
-                                bool expects_reply)
+                                bool expects_reply, core::TraceContext trace)
     : backend_(backend),
       id_(id),
       expects_reply_(expects_reply),
       text_(std::move(text)),
+      trace_(std::move(trace)),
       body_(backend->spool_, backend->config_.result_bytes_max) {}
 
 HttpBackend::Exchange::~Exchange() {
@@ -42,6 +44,7 @@ void HttpBackend::Exchange::Post() {
   net::HeaderList headers = backend_->MessageHeaders();
   headers.emplace_back("Content-Type", "application/json");
   headers.emplace_back("Accept", "application/json, text/event-stream");
+  AddTraceHeaders(trace_, &headers);
   http_ = backend_->client_.Send("POST", backend_->path_, std::move(headers), text_, this);
 }
 

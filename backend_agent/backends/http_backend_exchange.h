@@ -18,7 +18,8 @@ namespace callboard::agent {
 // that is heard goes through the backend's posts, so nobody is called from inside.
 class HttpBackend::Exchange final : public BackendExchange, public net::HttpResponseSink {
  public:
-  Exchange(HttpBackend* backend, uint64_t id, std::string text, bool expects_reply);
+  Exchange(HttpBackend* backend, uint64_t id, std::string text, bool expects_reply,
+           core::TraceContext trace);
   ~Exchange() override;
 
   void Post();
@@ -49,6 +50,7 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   const uint64_t id_;
   const bool expects_reply_;
   std::string text_;  // until an answer begins
+  const core::TraceContext trace_;
   bool had_session_ = false;
   bool had_revision_ = false;
   bool sending_ = false;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "backend_agent/backends/trace_headers.h"
 #include "core/mcp/jsonrpc.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
@@ -120,14 +121,15 @@ void SseBackend::Renew(const absl::Status& why) {
   OnLost(why, false);
 }
 
-std::unique_ptr<BackendExchange> SseBackend::Send(uint64_t id, std::string text,
-                                                  bool expects_reply) {
+std::unique_ptr<BackendExchange> SseBackend::Send(uint64_t id, std::string text, bool expects_reply,
+                                                  const core::TraceContext& trace) {
   if (endpoint_.empty()) {
     PostEnd(id, absl::UnavailableError("the event stream is not there"), false);
     return nullptr;
   }
   net::HeaderList headers = {{"Content-Type", "application/json"}};
   if (!revision_.empty()) headers.emplace_back("MCP-Protocol-Version", revision_);
+  AddTraceHeaders(trace, &headers);
   auto exchange = std::make_unique<Exchange>(this, id, expects_reply);
   exchanges_[id] = exchange.get();
   if (expects_reply) awaiting_.insert(id);

@@ -85,7 +85,7 @@ void StdioBackend::SpawnLater() {
 }
 
 std::unique_ptr<BackendExchange> StdioBackend::Send(uint64_t id, std::string text,
-                                                    bool expects_reply) {
+                                                    bool expects_reply, const core::TraceContext&) {
   const auto end_later = [&](absl::Status status, bool reached) {
     loop_.Post(lifetime_.Wrap([this, id, status = std::move(status), reached]() mutable {
       if (events_ != nullptr) events_->OnExchangeEnd(id, std::move(status), reached);

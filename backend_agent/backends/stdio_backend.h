@@ -47,7 +47,8 @@ class StdioBackend final : public Backend {
                StdioBackendConfig config, LogSink log_sink);
 
   void Start(Events* events) override;
-  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply) override;
+  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
+                                        const core::TraceContext& trace) override;
   void SetRevision(std::string_view revision) override;
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;

@@ -20,9 +20,9 @@ void UrlBackend::Start(Backend::Events* events) {
   carrier_->Start(this);
 }
 
-std::unique_ptr<BackendExchange> UrlBackend::Send(uint64_t id, std::string text,
-                                                  bool expects_reply) {
-  return carrier_->Send(id, std::move(text), expects_reply);
+std::unique_ptr<BackendExchange> UrlBackend::Send(uint64_t id, std::string text, bool expects_reply,
+                                                  const core::TraceContext& trace) {
+  return carrier_->Send(id, std::move(text), expects_reply, trace);
 }
 
 void UrlBackend::Probe(absl::AnyInvocable<void(bool alive)> callback) {

@@ -26,7 +26,8 @@ class UrlBackend final : public Backend, private Backend::Events {
              absl::Duration sse_patience = absl::Seconds(5));
 
   void Start(Backend::Events* events) override;
-  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply) override;
+  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
+                                        const core::TraceContext& trace) override;
   void SetRevision(std::string_view revision) override { carrier_->SetRevision(revision); }
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;

@@ -146,9 +146,8 @@ RequestSpec McpEndpoint::MakeSpec(const Visit& visit, const SessionInfo& session
                    .raw_id = std::string(raw_id),
                    .accepts_events = visit.accepts_events,
                    .status_wish = ParseStatusWish(visit.http.Header(kAgentStatus))};
-  spec.traceparent = visit.HeaderText("traceparent");
-  spec.tracestate = visit.HeaderText("tracestate");
-  spec.baggage = visit.HeaderText("baggage");
+  spec.trace = core::CheckedTraceContext(
+      visit.HeaderText("traceparent"), visit.HeaderText("tracestate"), visit.HeaderText("baggage"));
   spec.idempotency_key = visit.HeaderText("Idempotency-Key");
   return spec;
 }

@@ -55,9 +55,12 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
     });
   }
   request.set_on_detach(v1::InvokeRequest::KEEP);
-  request.set_traceparent(spec_.traceparent);
-  request.set_tracestate(spec_.tracestate);
-  request.set_baggage(spec_.baggage);
+  // Without a header the one of `_meta` stays.
+  if (!spec_.trace.traceparent.empty()) {
+    request.set_traceparent(spec_.trace.traceparent);
+    request.set_tracestate(spec_.trace.tracestate);
+  }
+  request.set_baggage(spec_.trace.baggage);
   if (request.idempotency_key().empty()) request.set_idempotency_key(spec_.idempotency_key);
 
   // A wish of more than a day is bounded by the control plane.

@@ -14,6 +14,7 @@
 #include "bridge/exchange.h"
 #include "bridge/sse_writer.h"
 #include "bridge/translator.h"
+#include "core/telemetry/trace_context.h"
 
 namespace callboard::bridge {
 
@@ -29,7 +30,8 @@ struct RequestSpec {
   bool on_facade = false;
   StatusWish status_wish = StatusWish::kNone;
   // Headers of the hop, mostly empty.
-  std::string traceparent, tracestate, baggage, idempotency_key;
+  core::TraceContext trace;
+  std::string idempotency_key;
   // Set for an item of a batch: takes the response text; nothing goes to `answer`.
   absl::AnyInvocable<void(std::string)> collect;
 };

@@ -6,6 +6,7 @@
 #include "core/runtime/planted_bug.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
+#include "core/telemetry/trace_context.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
@@ -268,10 +269,14 @@ void CallFlow::EndOwn(LiveCall& call, v1::OutcomeClass outcome, v1::Reason reaso
 void CallFlow::LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool) const {
   if (!core::LogEnabled(core::LogLevel::kInfo)) return;
   const SeatRecord* seat = plane_.seats.Find(call.seat_id);
+  const std::string_view trace = core::TraceIdOf(call.request.traceparent());
   core::LogInfo(
       "call_ended",
       {{"session", call.request.session_id()},
        {"call", call.id.hex()},
+       {trace.empty() ? "" : "trace", trace},
+       {"instance", call.seat_id},
+       {"agent", call.agent_id},
        {"seat", seat == nullptr ? call.seat_id : plane_.seats.DisplayName(*seat)},
        {"tool", tool.empty() ? call.request.method() : tool},
        {"outcome", v1::OutcomeClass_Name(ending.outcome)},

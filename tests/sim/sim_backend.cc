@@ -78,7 +78,8 @@ void SimBackend::Later(absl::AnyInvocable<void()> fn) {
 }
 
 std::unique_ptr<agent::BackendExchange> SimBackend::Send(uint64_t id, std::string text,
-                                                         bool expects_reply) {
+                                                         bool expects_reply,
+                                                         const core::TraceContext&) {
   open_[id] = {.expects_reply = expects_reply};
   Later([this, id, text = std::move(text), expects_reply] {
     const auto at = open_.find(id);

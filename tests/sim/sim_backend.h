@@ -22,8 +22,8 @@ class SimBackend final : public agent::Backend {
   ~SimBackend() override;
 
   void Start(Events* events) override;
-  std::unique_ptr<agent::BackendExchange> Send(uint64_t id, std::string text,
-                                               bool expects_reply) override;
+  std::unique_ptr<agent::BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
+                                               const core::TraceContext& trace) override;
   void SetRevision(std::string_view) override {}
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   bool ends_unanswered_exchanges() const override { return true; }

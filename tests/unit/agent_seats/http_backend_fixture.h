@@ -57,9 +57,9 @@ class HttpBackendTest : public testing::Test, public Backend::Events {
     backend->Start(this);
     loop.RunFor(absl::Milliseconds(10));
   }
-  std::unique_ptr<BackendExchange> Post(uint64_t id) {
+  std::unique_ptr<BackendExchange> Post(uint64_t id, const core::TraceContext& trace = {}) {
     auto exchange = backend->Send(
-        id, R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":"x"})", true);
+        id, R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":"x"})", true, trace);
     loop.RunFor(absl::Milliseconds(10));
     return exchange;
   }

@@ -23,7 +23,7 @@ class HttpBackendStreamsTest : public HttpBackendTest {
     exchanges.push_back(Post(1));
     backend->SetRevision("2025-11-25");
     exchanges.push_back(
-        backend->Send(2, R"({"jsonrpc":"2.0","method":"notifications/initialized"})", false));
+        backend->Send(2, R"({"jsonrpc":"2.0","method":"notifications/initialized"})", false, {}));
     loop.RunFor(absl::Milliseconds(10));
     told.clear();
   }
@@ -65,7 +65,7 @@ TEST_F(HttpBackendStreamsTest, ListensOnOneStreamOnceTheSessionIsInitialized) {
   EXPECT_EQ(told, (Told{R"({"method":"n"})", R"({"id":1,"method":"r"})"}));
   // Another notification begins no second one.
   exchanges.push_back(
-      backend->Send(3, R"({"jsonrpc":"2.0","method":"notifications/cancelled"})", false));
+      backend->Send(3, R"({"jsonrpc":"2.0","method":"notifications/cancelled"})", false, {}));
   loop.RunFor(absl::Seconds(60));
   EXPECT_EQ(Count("GET"), 1u);
 }
@@ -141,7 +141,7 @@ TEST_F(HttpBackendStreamsTest, ABackendWithoutSessionsIsNotListenedTo) {
   Begin();
   answer = [](Responder to) { to->Respond(202, {}, ""); };
   backend->SetRevision("2025-06-18");
-  auto exchange = backend->Send(1, R"({"method":"notifications/initialized"})", false);
+  auto exchange = backend->Send(1, R"({"method":"notifications/initialized"})", false, {});
   loop.RunFor(absl::Seconds(5));
   EXPECT_EQ(Count("GET"), 0u);
 }

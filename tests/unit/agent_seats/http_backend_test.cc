@@ -15,6 +15,18 @@ TEST_F(HttpBackendTest, PostsAndTakesAJsonReply) {
   EXPECT_EQ(requests[0].Header("mcp-session-id"), nullptr);
 }
 
+TEST_F(HttpBackendTest, CarriesTheTraceOfACallInItsHeaders) {
+  Begin();
+  answer = [](Responder to) { to->Respond(200, Json(), "{}"); };
+  auto traced = Post(1, {.traceparent = "00-1", .tracestate = "v=1", .baggage = "b=2"});
+  auto plain = Post(2);
+  EXPECT_EQ(*requests[0].Header("traceparent"), "00-1");
+  EXPECT_EQ(*requests[0].Header("tracestate"), "v=1");
+  EXPECT_EQ(*requests[0].Header("baggage"), "b=2");
+  EXPECT_EQ(requests[1].Header("traceparent"), nullptr);
+  EXPECT_EQ(requests[1].Header("baggage"), nullptr);
+}
+
 TEST_F(HttpBackendTest, TakesMessagesFromAnEventStreamAsTheyCome) {
   Begin();
   Responder open;

@@ -37,6 +37,38 @@ TEST_F(McpSession, LeavesNoProgressTokenWhereNoneIsWanted) {
   EXPECT_NE(backend->Last("tools/call").text.find(R"("_meta":{"k":1})"), std::string::npos);
 }
 
+constexpr char kTraceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+TEST_F(McpSession, TellsTheTraceInMetaAndToTheTransport) {
+  BringUp();
+  CallSpec spec = Tool("A");
+  spec.params = Payload(R"({"name":"x","_meta":{"k":1.0}})");
+  spec.trace = {.traceparent = kTraceparent, .tracestate = "v=\"1\"", .baggage = "b=2"};
+  Submit(std::move(spec));
+  const auto& sent = backend->Last("tools/call");
+  EXPECT_NE(sent.text.find(fmt::format(R"("params":{{"name":"x","_meta":{{"k":1.0,)"
+                                       R"("traceparent":"{}","tracestate":"v=\"1\"",)"
+                                       R"("baggage":"b=2"}}}})",
+                                       kTraceparent)),
+            std::string::npos)
+      << sent.text;
+  EXPECT_EQ(sent.trace.traceparent, kTraceparent);
+  EXPECT_EQ(sent.trace.tracestate, "v=\"1\"");
+  EXPECT_EQ(backend->Last("initialize").trace.traceparent, "");
+}
+
+TEST_F(McpSession, LeavesATraceThatTheClientPutIntoMetaItself) {
+  BringUp();
+  const std::string own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+  CallSpec spec = Tool("A");
+  spec.params = Payload(fmt::format(R"({{"name":"x","_meta":{{"traceparent":"{}"}}}})", own));
+  spec.trace.traceparent = kTraceparent;
+  Submit(std::move(spec));
+  EXPECT_NE(backend->Last("tools/call").text.find(own), std::string::npos);
+  EXPECT_EQ(backend->Last("tools/call").text.find(kTraceparent), std::string::npos);
+  EXPECT_EQ(backend->Last("tools/call").trace.traceparent, kTraceparent);
+}
+
 TEST_F(McpSession, RoutesProgressByOurTokenWhetherNumberOrString) {
   BringUp();
   for (const char* id : {"A", "B"}) {

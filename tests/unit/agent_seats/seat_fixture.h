@@ -25,6 +25,7 @@ class PlayedBackend final : public Backend {
     uint64_t exchange;
     std::string text;
     std::string method;
+    core::TraceContext trace;
   };
 
   explicit PlayedBackend(core::EventLoop& loop) : loop_(loop) {}
@@ -37,11 +38,12 @@ class PlayedBackend final : public Backend {
     if (on_stop) on_stop();
     done();
   }
-  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool reply) override {
+  std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool reply,
+                                        const core::TraceContext& trace) override {
     auto message = core::ParseJsonRpc(text, true);
     EXPECT_TRUE(message.ok()) << text;
     const std::string method = message->method;
-    sent.push_back({id, text, method});
+    sent.push_back({id, text, method, trace});
     if (!reply) {
       Later([this, id] { events_->OnExchangeEnd(id, absl::OkStatus(), true); });
     } else if (method == "initialize" && answers_initialize) {

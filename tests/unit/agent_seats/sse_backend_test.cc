@@ -50,9 +50,11 @@ class SseBackendTest : public testing::Test, public Backend::Events {
     backend->Start(this);
     loop.RunFor(absl::Milliseconds(10));
   }
-  std::unique_ptr<BackendExchange> Send(uint64_t id, bool expects_reply = true) {
-    auto exchange = backend->Send(
-        id, R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":"x"})", expects_reply);
+  std::unique_ptr<BackendExchange> Send(uint64_t id, bool expects_reply = true,
+                                        const core::TraceContext& trace = {}) {
+    auto exchange =
+        backend->Send(id, R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":"x"})",
+                      expects_reply, trace);
     loop.RunFor(absl::Milliseconds(10));
     return exchange;
   }
@@ -107,6 +109,15 @@ TEST_F(SseBackendTest, PostsWhereTheStreamSaysAndHearsTheAnswerOnTheStream) {
   EXPECT_EQ(told.back(), R"({"jsonrpc":"2.0","id":1,"result":{}})");
   Say("event: ping\ndata: 2026-11-30\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n");
   EXPECT_EQ(told.size(), 4u);
+}
+
+TEST_F(SseBackendTest, CarriesTheTraceOfACallInItsHeaders) {
+  Begin();
+  auto traced = Send(1, true, {.traceparent = "00-1"});
+  auto plain = Send(2);
+  EXPECT_EQ(*requests[1].Header("traceparent"), "00-1");
+  EXPECT_EQ(requests[1].Header("tracestate"), nullptr);
+  EXPECT_EQ(requests[2].Header("traceparent"), nullptr);
 }
 
 TEST_F(SseBackendTest, TheEndOfTheStreamIsTheEndOfItsRequestsAndTheNextIsANewSession) {

@@ -75,7 +75,7 @@ class StdioBackendTest : public testing::Test, public Backend::Events {
 TEST_F(StdioBackendTest, CarriesLinesAndToleratesJunk) {
   Begin(R"(echo 'Blender 5.0'; echo; echo '{broken'; echo warning >&2; read line; echo "$line")");
   on_up_ = [this] {
-    if (ups_ == 1) backend_->Send(5, R"({"jsonrpc":"2.0","id":5,"result":{}})", false);
+    if (ups_ == 1) backend_->Send(5, R"({"jsonrpc":"2.0","id":5,"result":{}})", false, {});
   };
   Run([this] { return !messages_.empty() && log_.find("warning") != std::string::npos; });
   EXPECT_EQ(messages_[0], R"({"jsonrpc":"2.0","id":5,"result":{}})");
@@ -87,7 +87,7 @@ TEST_F(StdioBackendTest, CarriesLinesAndToleratesJunk) {
 TEST_F(StdioBackendTest, TellsHowTheChildEndedAndSpawnsItAgain) {
   Begin("read line; echo dying >&2; kill -SEGV $$");
   on_up_ = [this] {
-    if (ups_ == 1) backend_->Send(7, R"({"jsonrpc":"2.0","id":7,"method":"x"})", true);
+    if (ups_ == 1) backend_->Send(7, R"({"jsonrpc":"2.0","id":7,"method":"x"})", true, {});
   };
   Run([this] { return downs_ == 1 && ups_ == 2; });
   EXPECT_TRUE(exit_.process_ended);
@@ -124,7 +124,7 @@ TEST_F(StdioBackendTest, GrandchildrenDieWithTheLeader) {
   bool ended = false;
   LinuxProcessWatcher watcher(loop_);
   auto watch = watcher.Watch(grandchild, [&](ProcessEnd) { ended = true; });
-  backend_->Send(1, "{}", false);
+  backend_->Send(1, "{}", false, {});
   Run([&] { return ended && downs_ == 1; });
   EXPECT_EQ(exit_.exit_status, 3);
 }
@@ -153,7 +153,7 @@ read line)sh",
         std::move(config));
   on_up_ = [this] {
     for (uint64_t id : {3, 4, 5}) {
-      backend_->Send(id, fmt::format(R"({{"jsonrpc":"2.0","id":{},"method":"x"}})", id), true);
+      backend_->Send(id, fmt::format(R"({{"jsonrpc":"2.0","id":{},"method":"x"}})", id), true, {});
     }
   };
   Run([this] { return ends_.size() == 2; });
@@ -169,7 +169,7 @@ TEST_F(StdioBackendTest, AChildThatDoesNotReadBlocksNobody) {
   Begin("echo '{}'; exec sleep 600");
   Run([this] { return !log_.empty(); });
   const std::string big(5 << 20, 'x');
-  for (uint64_t id = 1; id <= 4; ++id) backend_->Send(id, big, true);
+  for (uint64_t id = 1; id <= 4; ++id) backend_->Send(id, big, true, {});
   Run([this] { return !ends_.empty(); });
   EXPECT_EQ(ends_[0].first, 4u);
   EXPECT_NE(ends_[0].second.message().find("wait for the backend to read them"),
@@ -208,7 +208,7 @@ class FieldCaseStdio : public StdioBackendTest {
   }
   void Request(uint64_t id) {
     sent_ = loop_.Now();
-    backend_->Send(id, fmt::format(R"({{"jsonrpc":"2.0","id":{},"method":"x"}})", id), true);
+    backend_->Send(id, fmt::format(R"({{"jsonrpc":"2.0","id":{},"method":"x"}})", id), true, {});
   }
 
   uint64_t count_ = 0;

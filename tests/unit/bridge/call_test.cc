@@ -4,6 +4,8 @@
 namespace callboard::tests {
 namespace {
 
+constexpr char kTraceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 class Calls : public BridgeTest {
  protected:
   // A call on /mcp/{instance}; its answer, not yet there.
@@ -48,13 +50,15 @@ TEST_F(Calls, EchoIdsOfEveryKindByteForByte) {
 TEST_F(Calls, CarryParamsTokensAndHeadersUnchanged) {
   const std::string params =
       R"({"name":"bake","_meta":{"progressToken":12345678901234567890,"dcc":{"timeout_ms":5000},"callboard/idempotency-key":"k"},"arguments":{"n":9007199254740993,"x":1.10,"b":1,"a":2}})";
-  Call("1", params, {{"traceparent", "00-1-2-01"}});
+  Call("1", params, {{"traceparent", kTraceparent}, {"tracestate", "v=1"}, {"baggage", "show=a"}});
   const v1::InvokeRequest& request = plane_.invokes.back().request;
   EXPECT_EQ(request.params(), params);
   EXPECT_EQ(request.progress_token(), "12345678901234567890");
   EXPECT_EQ(request.run_ms(), 5000u);
   EXPECT_EQ(request.idempotency_key(), "k");
-  EXPECT_EQ(request.traceparent(), "00-1-2-01");
+  EXPECT_EQ(request.traceparent(), kTraceparent);
+  EXPECT_EQ(request.tracestate(), "v=1");
+  EXPECT_EQ(request.baggage(), "show=a");
   EXPECT_EQ(request.target().seat_id(), "aabbccdd00");
   EXPECT_EQ(request.method(), "tools/call");
   EXPECT_EQ(request.session_id(), session_);
@@ -63,6 +67,23 @@ TEST_F(Calls, CarryParamsTokensAndHeadersUnchanged) {
   EXPECT_FALSE(request.never_open_stream());
   Call("2", R"({"name":"bake","_meta":{"progressToken":"12"}})");
   EXPECT_EQ(plane_.invokes.back().request.progress_token(), "\"12\"");
+}
+
+TEST_F(Calls, DropATraceThatIsNoneAndTakeTheOneOfMetaWithoutAHeader) {
+  Call("1", R"({"name":"bake"})",
+       {{"traceparent", "00-1-2-01"}, {"tracestate", "v=1"}, {"baggage", "show=a"}});
+  EXPECT_EQ(plane_.invokes.back().request.traceparent(), "");
+  EXPECT_EQ(plane_.invokes.back().request.tracestate(), "");
+  EXPECT_EQ(plane_.invokes.back().request.baggage(), "show=a");
+  const std::string own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+  const std::string params = R"({"name":"bake","_meta":{"traceparent":")" + own + R"("}})";
+  Call("2", params);
+  EXPECT_EQ(plane_.invokes.back().request.traceparent(), own);
+  EXPECT_EQ(plane_.invokes.back().request.params(), params);
+  Call("3", params, {{"traceparent", kTraceparent}});
+  EXPECT_EQ(plane_.invokes.back().request.traceparent(), kTraceparent);
+  Call("4", R"({"name":"bake","_meta":{"traceparent":"nonsense"}})");
+  EXPECT_EQ(plane_.invokes.back().request.traceparent(), "");
 }
 
 TEST_F(Calls, MakeOneLineOfIndentedParams) {
