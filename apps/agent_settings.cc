@@ -71,7 +71,9 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("backend.url", &out->backend_url);
   settings.Read("backend.command", &out->backend_command);
   settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
-  return settings.Finish({CheckBackend(*out)});
+  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
+  const absl::Status admin = ReadAdminSettings(settings, &out->admin);
+  return settings.Finish({CheckBackend(*out), admin});
 }
 
 bool IsHotAgentSetting(std::string_view key) {

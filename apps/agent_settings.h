@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "apps/admin_settings.h"
 #include "apps/seat_roster.h"
 #include "backend_agent/agent.h"
 #include "backend_agent/mcp_seat.h"
@@ -14,7 +15,7 @@
 
 namespace callboard::apps {
 
-// [backend], [link], [queue], [limits], [log], [runtime] and [labels] of callboard-agent's
+// [admin], [backend], [link], [queue], [limits], [log], [runtime] and [labels] of callboard-agent's
 // configuration.
 struct AgentSettings {
   agent::AgentConfig config;
@@ -24,7 +25,9 @@ struct AgentSettings {
   uint64_t spool_bytes_max = 1ull << 30;
   absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
+  AdminSettings admin;
   std::string log_level = "info";
+  std::string log_format = "text";
   // One server to serve, as by --name and --url or a command. The command is a shell's.
   std::string backend_name;
   std::string backend_url;

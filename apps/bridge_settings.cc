@@ -91,7 +91,8 @@ absl::Status ReadLoneBridgeSettings(core::Settings& settings, LoneBridgeSettings
   const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
   settings.Read("runtime.watchdog", &out->watchdog);
   settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
-  return settings.Finish({bridge});
+  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
+  return settings.Finish({bridge, ReadAdminSettings(settings, &out->admin)});
 }
 
 }  // namespace callboard::apps

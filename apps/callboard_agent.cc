@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/admin_port.h"
 #include "apps/agent_settings.h"
 #include "apps/program.h"
 #include "apps/program_options.h"
@@ -162,8 +163,17 @@ int Serve(const Options& options, AgentSettings settings, EffectiveSettings effe
   } else if (options.name.empty()) {
     roster.FollowRegistry(agent::DefaultRegistryFolder());
   }
+  auto admin = AdminPort::Open(loop, settings.admin,
+                               [&agent](core::MetricsText& text) { agent.WriteMetrics(text); });
+  if (!admin.ok()) return Fail(admin.status());
+  if (*admin != nullptr) {
+    const auto status = WritePorts(options.state_dir, {{"admin", (*admin)->port()}});
+    if (!status.ok()) return Fail(status);
+  }
   agent.Start();
-  core::LogInfo("started", {{"agent", *agent_id}, {"control_planes", options.control_plane}});
+  core::LogInfo("started", {{"agent", *agent_id},
+                            {"control_planes", options.control_plane},
+                            {"admin", AdminAddress(*admin)}});
 
   ReadyLine ready(loop, agent);
   Reload reload(options, roster, std::move(effective));
@@ -173,6 +183,7 @@ int Serve(const Options& options, AgentSettings settings, EffectiveSettings effe
     roster.Stop([&] { agent.Stop(absl::Seconds(2), [&] { loop.Stop(); }); });
   });
   auto watchdog = WatchLoop(loop, settings.watchdog);
+  if (*admin != nullptr) (*admin)->Serve(*watchdog);
   loop.Run();
   watchdog = nullptr;
   core::LogInfo("stopped");
@@ -210,6 +221,11 @@ int Main(int argc, char** argv) {
   if (!settings.ok()) return Fail(settings.status());
   const auto level = LogLevelOf(options, settings->log_level);
   if (!level.ok()) return Fail(level.status());
+  const auto format = LogFormatOf(options, settings->log_format);
+  if (!format.ok()) return Fail(format.status());
+  auto admin = AdminOf(options, settings->admin);
+  if (!admin.ok()) return Fail(admin.status());
+  settings->admin = *std::move(admin);
   settings->config.control_planes = *std::move(addresses);
   if (options.name.empty() && !settings->backend_name.empty()) {
     options.backend_configured = true;
@@ -217,7 +233,7 @@ int Main(int argc, char** argv) {
   }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(*level);
+  core::StartLogging(*level, *format);
   const int result = Serve(options, *std::move(settings), std::move(effective));
   core::StopLogging();
   return result;

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "apps/admin_port.h"
 #include "apps/bridge_settings.h"
 #include "apps/mcp_face.h"
 #include "apps/program.h"
@@ -62,14 +64,17 @@ int Serve(const Options& options, const std::vector<std::string>& addresses,
                                                 .keepalive = settings.bridge.control_plane_ping});
   McpFace face(loop, random, *client, config, settings.bridge.peer_timeout);
   if (auto status = face.Listen(options.host, options.port); !status.ok()) return Fail(status);
+  auto admin = AdminPort::Open(loop, settings.admin,
+                               [&face](core::MetricsText& text) { face.WriteMetrics(text); });
+  if (!admin.ok()) return Fail(admin.status());
   face.Serve();
 
-  const auto ports = fmt::format("{{\"http\":{}}}\n", face.port());
-  if (auto status = WriteFileAtomically(options.state_dir + "/ports.json", ports); !status.ok()) {
-    return Fail(status);
-  }
+  std::vector<std::pair<std::string_view, uint16_t>> ports = {{"http", face.port()}};
+  if (*admin != nullptr) ports.emplace_back("admin", (*admin)->port());
+  if (auto status = WritePorts(options.state_dir, ports); !status.ok()) return Fail(status);
   core::LogInfo("ready", {{"http", fmt::format("{}:{}", options.host, face.port())},
                           {"control_plane", options.control_plane},
+                          {"admin", AdminAddress(*admin)},
                           {"stream_heartbeat", absl::FormatDuration(config.heartbeat)}});
   std::printf("callboard-bridge ready http=%s:%u\n", options.host.c_str(), face.port());
   std::fflush(stdout);
@@ -80,6 +85,7 @@ int Serve(const Options& options, const std::vector<std::string>& addresses,
     face.Drain(settings.bridge.drain, [&loop] { loop.Stop(); });
   });
   auto watchdog = WatchLoop(loop, settings.watchdog);
+  if (*admin != nullptr) (*admin)->Serve(*watchdog);
   loop.Run();
   watchdog = nullptr;
   core::LogInfo("stopped");
@@ -111,9 +117,14 @@ int Main(int argc, char** argv) {
   if (!settings.ok()) return Fail(settings.status());
   const auto level = LogLevelOf(options, settings->log_level);
   if (!level.ok()) return Fail(level.status());
+  const auto format = LogFormatOf(options, settings->log_format);
+  if (!format.ok()) return Fail(format.status());
+  auto admin = AdminOf(options, settings->admin);
+  if (!admin.ok()) return Fail(admin.status());
+  settings->admin = *std::move(admin);
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(*level);
+  core::StartLogging(*level, *format);
   const int result = Serve(options, *addresses, *std::move(settings), std::move(effective));
   core::StopLogging();
   return result;

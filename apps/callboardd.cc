@@ -7,9 +7,12 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "apps/admin_port.h"
 #include "apps/local_control_plane_client.h"
 #include "apps/mcp_face.h"
 #include "apps/program.h"
@@ -59,15 +62,18 @@ std::string StorePath(const Options& options, const ServerSettings& settings) {
   return settings.store_path.empty() ? options.state_dir + "/callboard.db" : settings.store_path;
 }
 
-absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
-                                                         const ServerSettings& settings,
-                                                         core::EventLoop& loop,
-                                                         core::Random& random) {
+struct OpenedStore {
+  std::unique_ptr<server::Store> store;
+  const server::SqliteStore* sqlite = nullptr;  // the same, if it is one
+};
+
+absl::StatusOr<OpenedStore> OpenStore(const Options& options, const ServerSettings& settings,
+                                      core::EventLoop& loop, core::Random& random) {
   const std::string id_file = options.state_dir + "/cluster_id";
   if (settings.store_kind == StoreKind::kMemory) {
     auto cluster_id = StableId(id_file, random);
     if (!cluster_id.ok()) return cluster_id.status();
-    return std::make_unique<server::MemoryStore>(loop, *cluster_id);
+    return OpenedStore{std::make_unique<server::MemoryStore>(loop, *cluster_id)};
   }
   server::SqliteStoreConfig config;
   config.path = StorePath(options, settings);
@@ -80,7 +86,10 @@ absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
   config.pending_bytes_max = settings.store_pending_bytes_max;
   config.hold_max = settings.store_hold_max;
   config.stall_max = settings.store_stall_max;
-  return server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
+  auto opened = server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
+  if (!opened.ok()) return opened.status();
+  const server::SqliteStore* const sqlite = opened->get();
+  return OpenedStore{*std::move(opened), sqlite};
 }
 
 // SIGHUP: what can change while callboardd runs is taken, what cannot is named; a configuration
@@ -106,7 +115,7 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   auto offload = core::MakeThreadOffload(loop);
   auto opened = OpenStore(options, settings, loop, random);
   if (!opened.ok()) return Fail(opened.status());
-  server::Store& store = **opened;
+  server::Store& store = *opened->store;
   auto control_plane_id = StableId(options.state_dir + "/control_plane_id", random);
   if (!control_plane_id.ok()) return Fail(control_plane_id.status());
   server::ControlPlaneConfig config;
@@ -137,16 +146,23 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
       loop, control_plane, {options.host, options.grpc_port, MessageBytesMax(settings.limits)});
   if (!grpc.ok()) return Fail(grpc.status());
   server::GrpcServer& grpc_server = **grpc;
+  auto admin = AdminPort::Open(loop, settings.admin, [&](core::MetricsText& text) {
+    face.WriteMetrics(text);
+    control_plane.WriteMetrics(text);
+    if (opened->sqlite != nullptr) opened->sqlite->WriteMetrics(text);
+  });
+  if (!admin.ok()) return Fail(admin.status());
   face.Serve();
   grpc_server.SetServing(true);
 
-  const auto ports = fmt::format("{{\"http\":{},\"grpc\":{}}}\n", face.port(), grpc_server.port());
-  if (auto status = WriteFileAtomically(options.state_dir + "/ports.json", ports); !status.ok()) {
-    return Fail(status);
-  }
+  std::vector<std::pair<std::string_view, uint16_t>> ports = {{"http", face.port()},
+                                                              {"grpc", grpc_server.port()}};
+  if (*admin != nullptr) ports.emplace_back("admin", (*admin)->port());
+  if (auto status = WritePorts(options.state_dir, ports); !status.ok()) return Fail(status);
   core::LogInfo("ready",
                 {{"http", fmt::format("{}:{}", options.host, face.port())},
                  {"grpc", fmt::format("{}:{}", options.host, grpc_server.port())},
+                 {"admin", AdminAddress(*admin)},
                  {"term", control_plane.term()},
                  {"stream_heartbeat", absl::FormatDuration(settings.bridge.config.heartbeat)}});
   std::printf("callboardd ready http=%s:%u grpc=%s:%u\n", options.host.c_str(), face.port(),
@@ -182,6 +198,7 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
     });
   });
   auto watchdog = WatchLoop(loop, settings.watchdog);
+  if (*admin != nullptr) (*admin)->Serve(*watchdog);
   loop.Run();
   watchdog = nullptr;
   if (shutdown.joinable()) shutdown.join();
@@ -218,6 +235,11 @@ int Main(int argc, char** argv) {
   if (!settings.ok()) return Fail(settings.status());
   const auto level = LogLevelOf(options, settings->log_level);
   if (!level.ok()) return Fail(level.status());
+  const auto format = LogFormatOf(options, settings->log_format);
+  if (!format.ok()) return Fail(format.status());
+  auto admin = AdminOf(options, settings->admin);
+  if (!admin.ok()) return Fail(admin.status());
+  settings->admin = *std::move(admin);
   if (options.check_store) {
     const auto found = server::SqliteFile::Check(StorePath(options, *settings));
     if (!found.ok()) return Fail(found.status());
@@ -226,7 +248,7 @@ int Main(int argc, char** argv) {
   }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
 
-  core::StartLogging(*level);
+  core::StartLogging(*level, *format);
   const int result = Serve(options, *settings, std::move(effective));
   core::StopLogging();
   return result;

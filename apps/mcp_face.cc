@@ -42,6 +42,15 @@ absl::Status McpFace::Listen(const std::string& host, uint16_t port) {
 
 void McpFace::Serve() { http_.Serve(std::move(listener_)); }
 
+void McpFace::WriteMetrics(core::MetricsText& text) const {
+  text.Gauge("callboard_http_connections", "Connections of MCP clients.")
+      .Sample(http_.connections());
+  text.Counter("callboard_http_connections_refused_total",
+               "Connections closed at once because there were too many.")
+      .Sample(http_.connections_refused());
+  bridge_.WriteMetrics(text);
+}
+
 void McpFace::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   http_.Drain();
   bridge_.Drain(grace, std::move(done));

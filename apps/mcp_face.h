@@ -11,6 +11,7 @@
 #include "bridge/control_plane_client.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/random.h"
+#include "core/telemetry/metrics_text.h"
 #include "net/http_server.h"
 #include "net/tcp.h"
 
@@ -32,6 +33,7 @@ class McpFace {
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   bridge::Bridge& bridge() { return bridge_; }
+  void WriteMetrics(core::MetricsText& text) const;
 
  private:
   core::AsioEventLoop& loop_;

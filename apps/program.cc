@@ -72,6 +72,15 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
   return absl::OkStatus();
 }
 
+absl::Status WritePorts(const std::string& folder,
+                        const std::vector<std::pair<std::string_view, uint16_t>>& ports) {
+  std::string text;
+  for (const auto& [name, port] : ports) {
+    text += fmt::format("{}\"{}\":{}", text.empty() ? '{' : ',', name, port);
+  }
+  return WriteFileAtomically(folder + "/ports.json", text + "}\n");
+}
+
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {

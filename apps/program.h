@@ -1,10 +1,12 @@
 // What every program of Callboard does the same way: state folder, signals, small files.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +31,9 @@ absl::Status EnsureFolder(const std::string& path);
 
 // Writes a small file so that a reader sees the old or the new content, never a part.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
+// Tells in `folder`/ports.json which ports were taken: {"http":9765,...}.
+absl::Status WritePorts(const std::string& folder,
+                        const std::vector<std::pair<std::string_view, uint16_t>>& ports);
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
 // The identity (32 hex digits) kept in that file, made at the first call: for as long as the state

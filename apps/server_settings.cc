@@ -87,6 +87,8 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   const absl::Status store = ReadStore(settings, out);
 
   settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
+  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
+  const absl::Status admin = ReadAdminSettings(settings, &out->admin);
 
   absl::Status hard_wait;
   if (out->bridge.config.hard_wait < call_hard_wait) {
@@ -97,7 +99,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
                                     absl::FormatDuration(out->bridge.config.hard_wait),
                                     absl::FormatDuration(call_hard_wait)));
   }
-  return settings.Finish({store, bridge, hard_wait, server::CheckOrder(budgets)});
+  return settings.Finish({store, bridge, admin, hard_wait, server::CheckOrder(budgets)});
 }
 
 bool IsHotServerSetting(std::string_view key) {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backend_agent/agent_metrics.h"
 #include "backend_agent/call_desk.h"
 #include "backend_agent/call_journal.h"
 #include "backend_agent/plane_links.h"
@@ -90,8 +91,13 @@ AgentGauges Agent::gauges() const {
   gauges.notices = impl_->seats.notices();
   gauges.spool_bytes = impl_->spool.bytes();
   gauges.journal_bytes = impl_->journal.bytes();
+  gauges.journal_writable = impl_->journal.writable();
   impl_->links.AddTo(gauges);
   return gauges;
+}
+
+void Agent::WriteMetrics(core::MetricsText& text) const {
+  agent::WriteMetrics(gauges(), impl_->seats.States(), text);
 }
 
 }  // namespace callboard::agent

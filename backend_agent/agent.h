@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -16,6 +17,7 @@
 #include "core/runtime/event_loop.h"
 #include "core/runtime/link.h"
 #include "core/runtime/random.h"
+#include "core/telemetry/metrics_text.h"
 
 namespace callboard::agent {
 
@@ -76,7 +78,7 @@ struct AgentConfig {
   absl::Duration welcome_timeout = absl::Seconds(10);
 };
 
-// Counts for tests and the simulation's bounds check.
+// Counts for tests, the simulation's bounds check and metrics.
 struct AgentGauges {
   size_t calls = 0;  // not settled
   size_t running = 0;
@@ -88,6 +90,14 @@ struct AgentGauges {
   size_t links = 0;            // control planes dialled or linked
   uint64_t ignored_items = 0;  // of a newer protocol, which must not come
   uint64_t attaches = 0;
+  uint64_t welcomes = 0;
+  uint64_t link_drops = 0;              // after a Welcome
+  std::map<std::string, bool> link_up;  // by address
+  bool journal_writable = true;
+  uint64_t queued_bytes = 0;
+  uint64_t started = 0;  // calls, so far, as are all below
+  uint64_t tool_errors = 0;
+  std::map<std::pair<v1::OutcomeClass, v1::Reason>, uint64_t> ended;  // all others
 };
 
 // Loop thread only. Everything passed in outlives it. Destroying it is what a kill is to a
@@ -117,6 +127,7 @@ class Agent final {
   void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   AgentGauges gauges() const;
+  void WriteMetrics(core::MetricsText& text) const;
 
  private:
   struct Impl;

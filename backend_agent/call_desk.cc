@@ -148,6 +148,8 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
   call.params_size = size;
   queued_bytes_ += size;
   call.spec = MakeSpec(dispatch, loop_.Now());
+  call.session_id = call.spec.session_id;
+  call.trace_id = core::TraceIdOf(call.spec.trace.traceparent);
   Bind(call, port, 0, 0);
   calls_[dispatch.call_id()] = std::move(owned);
   if (chunked && size > 0) {
@@ -419,6 +421,10 @@ void CallDesk::AddTo(AgentGauges& gauges) const {
     if (call->started && !call->over()) ++gauges.running;
     gauges.outbox_events += call->outbox.size();
   }
+  gauges.ended = ended_;
+  gauges.started = started_;
+  gauges.tool_errors = tool_errors_;
+  gauges.queued_bytes = queued_bytes_;
 }
 
 }  // namespace callboard::agent

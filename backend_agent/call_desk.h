@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend_agent/agent.h"
@@ -108,6 +109,9 @@ class CallDesk final : public CallObserver {
   void AddTo(AgentGauges& gauges) const;
 
  private:
+  static void LogEnd(std::string_view event, const Call& call, const CallEnd& end);
+  void CountEnd(const CallEnd& end);
+
   // Parameters that arrive in chunks.
   struct Collecting {
     Collecting(Spool& spool, uint64_t bytes_max, uint64_t size_announced, uint32_t first_window)
@@ -132,6 +136,8 @@ class CallDesk final : public CallObserver {
     std::string call_id;
     uint32_t attempt = 1;
     std::string seat_id;
+    std::string session_id;  // for the log, as is trace_id
+    std::string trace_id;
     std::string owner_plane;
     uint64_t owner_term = 0;
     uint64_t incarnation = 0;
@@ -201,6 +207,9 @@ class CallDesk final : public CallObserver {
   core::StringMap<std::unique_ptr<Call>> calls_;
   uint64_t next_sequence_ = 1;
   uint64_t queued_bytes_ = 0;
+  uint64_t started_ = 0;
+  uint64_t tool_errors_ = 0;
+  std::map<std::pair<v1::OutcomeClass, v1::Reason>, uint64_t> ended_;
   size_t collecting_count_ = 0;
   std::vector<Port*> linked_;
   core::StringSet busy_seats_;

@@ -11,15 +11,15 @@
 #include "fmt/format.h"
 
 namespace callboard::agent {
-namespace {
 
-void LogEnd(std::string_view event, const std::string& call_id, const std::string& seat,
-            const CallEnd& end) {
+void CallDesk::LogEnd(std::string_view event, const Call& call, const CallEnd& end) {
   if (!core::LogEnabled(core::LogLevel::kDebug)) return;
   core::LogDebug(
       event,
-      {{"call", absl::BytesToHexString(core::ToAbsl(call_id))},
-       {"instance", seat},
+      {{call.session_id.empty() ? "" : "session", call.session_id},
+       {"call", absl::BytesToHexString(core::ToAbsl(call.call_id))},
+       {call.trace_id.empty() ? "" : "trace", call.trace_id},
+       {"instance", call.seat_id},
        {"outcome", v1::OutcomeClass_Name(end.outcome_class)},
        {"reason", end.reason == v1::REASON_UNSPECIFIED ? "none" : v1::Reason_Name(end.reason)},
        {"certainty", v1::Certainty_Name(end.certainty)},
@@ -29,7 +29,13 @@ void LogEnd(std::string_view event, const std::string& call_id, const std::strin
        {"detail", end.facts.detail()}});
 }
 
-}  // namespace
+void CallDesk::CountEnd(const CallEnd& end) {
+  if (end.outcome_class == v1::RESULT && end.facts.is_error()) {
+    ++tool_errors_;
+  } else {
+    ++ended_[{end.outcome_class, end.reason}];
+  }
+}
 
 void CallDesk::OnQueued(const std::string& call_id, uint32_t ahead) {
   Call* call = Find(call_id);
@@ -52,6 +58,7 @@ bool CallDesk::OnStarting(const std::string& call_id, uint64_t incarnation) {
   record.params_crc = call->params_crc;
   if (!journal_.Started(std::move(record)).ok()) return false;
   call->started = true;
+  ++started_;
   call->incarnation = incarnation;
   ReleaseQueuedBytes(*call);
   call->outbox.AddStarted(incarnation);
@@ -102,7 +109,8 @@ void CallDesk::OnEnd(const std::string& call_id, CallEnd end) {
   if (call == nullptr || call->ended) return;
   ReleaseQueuedBytes(*call);
   call->ended = true;
-  LogEnd("call_ended", call_id, call->seat_id, end);
+  CountEnd(end);
+  LogEnd("call_ended", *call, end);
   call->late_pending = end.certainty == v1::RUNNING;
   if (call->settled) {
     call->outcome_class = end.outcome_class;
@@ -116,7 +124,7 @@ void CallDesk::OnLateEnd(const std::string& call_id, CallEnd end) {
   Call* call = Find(call_id);
   if (call == nullptr || !call->late_pending) return;
   call->late_pending = false;
-  LogEnd("call_ended_late", call_id, call->seat_id, end);
+  LogEnd("call_ended_late", *call, end);
   AddOutcome(*call, std::move(end));
 }
 

@@ -97,6 +97,7 @@ class CallJournal final {
   std::vector<std::string> Expire();
 
   uint64_t bytes() const { return bytes_; }
+  bool writable() const { return !broken_; }
 
  private:
   bool Apply(RecordKind kind, RecordReader& fields);

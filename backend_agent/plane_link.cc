@@ -35,6 +35,7 @@ void PlaneLink::OnLinked(const v1::Welcome& welcome) {
 }
 
 void PlaneLink::OnUnlinked() {
+  ++links_.drops_;
   links_.seats_.OnUnlinked(*this);
   links_.desk_.OnUnlinked(*this);
   links_.ReviewSoon();

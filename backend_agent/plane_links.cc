@@ -54,7 +54,13 @@ void PlaneLinks::AddTo(AgentGauges& gauges) const {
   gauges.links = links_.size();
   gauges.attaches = link_epoch_;
   gauges.ignored_items = ignored_items_;
-  for (const auto& link : links_) gauges.linked = gauges.linked || link->uplink().linked();
+  gauges.welcomes = welcomes_;
+  gauges.link_drops = drops_;
+  for (const auto& link : links_) {
+    const bool linked = link->uplink().linked();
+    gauges.linked = gauges.linked || linked;
+    gauges.link_up[link->uplink().address()] = linked;
+  }
 }
 
 // ---- told by links ------------------------------------------------------------------------------
@@ -71,6 +77,7 @@ void PlaneLinks::FillHello(const PlaneLink& link, v1::Hello& hello) {
 }
 
 void PlaneLinks::OnWelcome(PlaneLink& link) {
+  ++welcomes_;
   const std::string& control_plane = link.uplink().control_plane_id();
   // Another opening may be on its way to the same control plane, which would take it for a newer
   // link with a newer inventory. It begins anew and says what is linked.

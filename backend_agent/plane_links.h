@@ -71,6 +71,8 @@ class PlaneLinks final {
   const std::string boot_id_;
   uint64_t link_epoch_ = 0;  // of all links together, so it grows for each control plane
   uint64_t ignored_items_ = 0;
+  uint64_t welcomes_ = 0;
+  uint64_t drops_ = 0;
   std::vector<std::unique_ptr<PlaneLink>> links_;
   bool stopping_ = false;
   bool review_posted_ = false;

@@ -46,6 +46,13 @@ Seat* SeatFeed::Find(const std::string& seat_id) {
   return it == seats_.end() ? nullptr : it->second.seat.get();
 }
 
+std::vector<v1::SeatState> SeatFeed::States() const {
+  std::vector<v1::SeatState> states;
+  states.reserve(seats_.size());
+  for (const auto& [seat_id, entry] : seats_) states.push_back(entry.seat->State());
+  return states;
+}
+
 v1::SeatState SeatFeed::StateOf(const std::string& seat_id, Entry& entry) {
   v1::SeatState state = entry.seat->State();
   entry.incarnation = state.incarnation();

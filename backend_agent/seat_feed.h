@@ -104,6 +104,7 @@ class SeatFeed final : public SeatObserver {
   void Beat(v1::Heartbeat& heartbeat) const;
   // That wait, of all control planes.
   size_t notices() const;
+  std::vector<v1::SeatState> States() const;
 
  private:
   v1::SeatState StateOf(const std::string& seat_id, Entry& entry);

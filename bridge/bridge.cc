@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bridge/bridge_core.h"
+#include "bridge/bridge_metrics.h"
 #include "bridge/endpoints/mcp.h"
 #include "bridge/endpoints/ops.h"
 #include "bridge/http_answer.h"
@@ -89,6 +90,8 @@ void Bridge::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   state.drain_timer = core.loop.After(grace, [&core] { core.exchanges.DrainAll(/*last=*/true); });
   core.loop.Post(state.lifetime.Wrap(finish));
 }
+
+void Bridge::WriteMetrics(core::MetricsText& text) const { bridge::WriteMetrics(gauges(), text); }
 
 BridgeGauges Bridge::gauges() const {
   BridgeGauges gauges = state_->core.gauges;

@@ -9,6 +9,7 @@
 #include "bridge/control_plane_client.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/random.h"
+#include "core/telemetry/metrics_text.h"
 #include "net/http_server.h"
 
 namespace callboard::bridge {
@@ -39,6 +40,7 @@ class Bridge {
   void SetHardWait(absl::Duration hard_wait);
 
   BridgeGauges gauges() const;
+  void WriteMetrics(core::MetricsText& text) const;
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 #include "bridge/config.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace callboard::bridge {
 
@@ -36,6 +37,12 @@ std::string_view StreamEndName(StreamEnd end) {
       break;
   }
   return "broken";
+}
+
+std::string_view ResumeName(Resume resume) {
+  constexpr std::string_view kNames[] = {"resumed", "gap", "gone"};
+  static_assert(std::size(kNames) == kResumes);
+  return kNames[static_cast<size_t>(resume)];
 }
 
 }  // namespace callboard::bridge

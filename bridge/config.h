@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "core/telemetry/metrics_text.h"
 
 namespace callboard::bridge {
 
@@ -94,18 +95,29 @@ constexpr size_t kStreamEnds = 8;
 // "finished", "client", "write_failed", "idle", "max_life", "drain", "slow", "broken".
 std::string_view StreamEndName(StreamEnd end);
 
+// What became of a GET with Last-Event-ID.
+enum class Resume {
+  kResumed,  // it goes on after that event
+  kGap,      // likewise, but some events in between are lost
+  kGone,     // there is nothing to go on with: the stream or its session is over
+};
+constexpr size_t kResumes = 3;
+// "resumed", "gap", "gone".
+std::string_view ResumeName(Resume resume);
+
 // What happened to event streams so far, and what they hold now.
 struct StreamGauges {
   size_t open = 0;
   uint64_t opened = 0;
   uint64_t refused = 0;  // 503 because of streams_max and its like
   std::array<uint64_t, kStreamEnds> ended = {};
-  // Streams that lived at most so long, and in the last place longer.
+  std::array<uint64_t, kResumes> resumes = {};
   static constexpr std::array<absl::Duration, 8> kLifeBounds = {
       absl::Seconds(1),  absl::Seconds(10), absl::Minutes(1), absl::Minutes(5),
       absl::Minutes(15), absl::Hours(1),    absl::Hours(4),   absl::Hours(24)};
-  std::array<uint64_t, kLifeBounds.size() + 1> lives = {};
-  absl::Duration lived;     // the sum of all lives
+  // How long ended streams lived, by the cause of their end.
+  std::vector<core::DurationHistogram> lives =
+      std::vector(kStreamEnds, core::DurationHistogram(kLifeBounds));
   size_t unsent_bytes = 0;  // not taken by the kernel yet, of all streams, at most a second ago
 
   uint64_t ended_by(StreamEnd end) const { return ended[static_cast<size_t>(end)]; }
@@ -115,11 +127,12 @@ struct BridgeGauges {
   size_t exchanges = 0;  // HTTP requests under way
   size_t sessions_cached = 0;
   StreamGauges streams;
-  uint64_t requests = 0;         // HTTP requests, so far
-  uint64_t hard_timers = 0;      // waits ended because the control plane was silent
-  uint64_t reattached = 0;       // calls whose stream was listened to after a loss
-  uint64_t foreign_refused = 0;  // Origin or Host not ours
-  uint64_t envelopes = 0;        // calls answered with a job because they took too long
+  uint64_t requests = 0;            // HTTP requests, so far
+  uint64_t hard_timers = 0;         // waits ended because the control plane was silent
+  uint64_t reattached = 0;          // calls whose stream was listened to after a loss
+  uint64_t foreign_refused = 0;     // Origin or Host not ours
+  uint64_t envelopes = 0;           // calls answered with a job because they took too long
+  uint64_t session_mismatches = 0;  // requests of sessions that nobody knows (404)
 };
 
 }  // namespace callboard::bridge

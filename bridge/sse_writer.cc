@@ -153,12 +153,7 @@ void SseWriter::Count(StreamEnd why) {
   const absl::Duration life = loop_.Now() - started_;
   --streams.open;
   ++streams.ended[static_cast<size_t>(why)];
-  size_t place = 0;
-  while (place < StreamGauges::kLifeBounds.size() && life > StreamGauges::kLifeBounds[place]) {
-    ++place;
-  }
-  ++streams.lives[place];
-  streams.lived += life;
+  streams.lives[static_cast<size_t>(why)].Observe(life);
   streams.unsent_bytes -= unsent_then_;
   unsent_then_ = 0;
 }

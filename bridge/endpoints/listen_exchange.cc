@@ -48,6 +48,10 @@ void ListenExchange::OpenEvents() {
 void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
   if (finished()) return;
   if (!event.ok()) return OnBroken(event.status());
+  if (!event->has_replaying()) {
+    const bool lost = event->has_end() && event->end().reason() == "body_lost";
+    CountResume(event->has_gap() ? Resume::kGap : lost ? Resume::kGone : Resume::kResumed);
+  }
   switch (event->event_case()) {
     case v1::ListenEvent::kReplaying:
       Prime(event->replaying().from());
@@ -83,6 +87,7 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
 
 void ListenExchange::OnBroken(const absl::Status& status) {
   const bool unknown = status.code() == absl::StatusCode::kNotFound;
+  if (unknown) CountResume(Resume::kGone);
   if (unknown) core_.sessions.Forget(session_id_);
   if (sse_.open() && !unknown) {
     sse_.Close(StreamEnd::kBroken, /*tell=*/false);
@@ -102,9 +107,15 @@ void ListenExchange::AnswerUnknown() {
                             if (session.status().code() != absl::StatusCode::kNotFound) {
                               return End();
                             }
+                            ++core_.gauges.session_mismatches;
                             answer_.NoSession({});
                             Finish();
                           }));
+}
+
+void ListenExchange::CountResume(Resume resume) {
+  if (!after_ || std::exchange(resume_counted_, true)) return;
+  ++core_.gauges.streams.resumes[static_cast<size_t>(resume)];
 }
 
 // With an id the client can come back before the first event: from where the stream stood when it

@@ -41,6 +41,8 @@ class ListenExchange final : public Exchange {
   void OnBroken(const absl::Status& status);
   void AnswerUnknown();
   void End();
+  // Once, of one that has `after`.
+  void CountResume(Resume resume);
   void AskNext() { events_->Ask(); }
 
   BridgeCore& core_;
@@ -49,6 +51,7 @@ class ListenExchange final : public Exchange {
   uint64_t term_;
   std::optional<v1::EventId> after_;
   bool may_prime_;
+  bool resume_counted_ = false;
   std::string tail_;
   BodyCountdown body_;
   SseWriter sse_;

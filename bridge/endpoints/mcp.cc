@@ -379,6 +379,7 @@ void McpEndpoint::CheckSurface(const VisitPtr& visit, SessionInfo& session, With
 }
 
 void McpEndpoint::AnswerNoSession(const VisitPtr& visit) {
+  ++core_.gauges.session_mismatches;
   core_.sessions.Forget(visit->HeaderText(kSessionHeader));
   visit->answer.NoSession(visit->raw_id());
 }

@@ -340,6 +340,7 @@ net::HeaderList RequestExchange::StatusHeaders(std::string state) const {
 }
 
 void RequestExchange::AnswerSessionGone() {
+  ++core_.gauges.session_mismatches;
   core_.sessions.Forget(spec_.session_id);
   if (spec_.collect || sse_.open()) {
     return Answer(core::MakeErrorResponse(spec_.raw_id, core::kSessionNotFound,

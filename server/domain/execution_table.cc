@@ -23,11 +23,19 @@ Execution& ExecutionTable::Open(const CallId& id, absl::Time now) {
   Execution& execution = *owned;
   execution.call_id = id;
   execution.order = next_order_++;
-  execution.created = now;
+  execution.created = execution.phase_since = now;
   by_id_[id] = &execution;
   by_order_.emplace_hint(by_order_.end(), execution.order, std::move(owned));
   ++open_;
+  metrics_.Opened(execution.phase);
   return execution;
+}
+
+void ExecutionTable::SetPhase(Execution& execution, v1::CallPhase phase, absl::Time now) {
+  if (execution.phase == phase) return;
+  metrics_.PhaseLeft(execution.phase, phase, now - execution.phase_since);
+  execution.phase = phase;
+  execution.phase_since = now;
 }
 
 Execution* ExecutionTable::Find(const CallId& id) const {
@@ -66,6 +74,8 @@ bool ExecutionTable::End(Execution& execution, const Ending& ending, absl::Time 
   execution.certainty = ending.certainty;
   execution.receipt_durable = false;
   if (!first) return false;
+  metrics_.Ended(execution.phase, now - execution.phase_since, ending.outcome, ending.is_error,
+                 ending.reason, now - execution.created);
   execution.ended_once = true;
   execution.is_error = ending.is_error;
   execution.outcome = ending.outcome;

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "callboard/v1/control.pb.h"
 #include "core/runtime/strings.h"
+#include "server/domain/execution_metrics.h"
 #include "server/domain/ids.h"
 #include "server/domain/limits.h"
 
@@ -19,8 +20,9 @@ namespace callboard::server {
 
 struct Execution {
   CallId call_id;
-  uint64_t order = 0;  // grows by one per call: the order of ListCalls
-  v1::CallPhase phase = v1::CALL_QUEUED;
+  uint64_t order = 0;                     // grows by one per call: the order of ListCalls
+  v1::CallPhase phase = v1::CALL_QUEUED;  // by ExecutionTable::SetPhase
+  absl::Time phase_since;
   v1::OutcomeClass outcome = v1::OUTCOME_CLASS_UNSPECIFIED;
   v1::Reason reason = v1::REASON_UNSPECIFIED;
   v1::Certainty certainty = v1::NOT_STARTED;
@@ -97,6 +99,9 @@ class ExecutionTable {
   Execution* FindKey(std::string_view idempotency_scope) const;
   void SetKey(Execution& execution, std::string scope, std::string key, std::string digest);
 
+  // The one place where the phase of an open call changes.
+  void SetPhase(Execution& execution, v1::CallPhase phase, absl::Time now);
+
   // The one place where a call ends. True for the first ending; a later one completes the receipt
   // and changes nothing for the caller, who has been told.
   bool End(Execution& execution, const Ending& ending, absl::Time now);
@@ -106,6 +111,8 @@ class ExecutionTable {
   // In the order of their start.
   const std::map<uint64_t, std::unique_ptr<Execution>>& all() const { return by_order_; }
   size_t open() const { return open_; }
+  ExecutionMetrics& metrics() { return metrics_; }
+  const ExecutionMetrics& metrics() const { return metrics_; }
   size_t ended() const { return by_order_.size() - open_; }
 
  private:
@@ -121,6 +128,7 @@ class ExecutionTable {
   absl::AnyInvocable<void(const Execution&)> dropped_;
   uint64_t next_order_ = 1;
   size_t open_ = 0;
+  ExecutionMetrics metrics_;
 };
 
 }  // namespace callboard::server

@@ -32,6 +32,11 @@ ParsedList CheckList(std::string digest, std::string_view body) {
 
 }  // namespace
 
+std::string_view LinkDropName(LinkDrop drop) {
+  constexpr std::array<std::string_view, kLinkDrops> kNames = {"closed", "silent", "taken_over"};
+  return kNames[static_cast<size_t>(drop)];
+}
+
 AgentDirectory::~AgentDirectory() {
   lifetime_.Renew();
   sessions_.clear();
@@ -70,6 +75,12 @@ uint64_t AgentDirectory::ignored_items() const {
   uint64_t count = ignored_before_;
   for (const auto& [id, session] : sessions_) count += session->ignored_items();
   return count;
+}
+
+void AgentDirectory::AddTo(ControlPlaneGauges& gauges) const {
+  gauges.links_first = links_first_;
+  gauges.links_again = links_again_;
+  gauges.link_drops = link_drops_;
 }
 
 void AgentDirectory::GoAway(absl::Duration grace) {
@@ -161,7 +172,7 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   info.labels = {hello.labels().begin(), hello.labels().end()};
   info.link = &session;
   info.linked_at = plane_.loop.Now();
-  ++info.links;
+  ++(info.links++ == 0 ? links_first_ : links_again_);
   ++linked_;
 
   v1::Welcome welcome;
@@ -206,6 +217,10 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   if (link == nullptr) return;
   agent.info.last_heard = link->last_heard();
   --linked_;
+  const LinkDrop drop = link->silent()                             ? LinkDrop::kSilent
+                        : why.code() == absl::StatusCode::kAborted ? LinkDrop::kTakenOver
+                                                                   : LinkDrop::kClosed;
+  ++link_drops_[static_cast<size_t>(drop)];
   agent.catalogues.clear();
   agent.wanted.clear();
   agent.refused.clear();

@@ -1,6 +1,7 @@
 // Which agents are linked: fencing of their links, their seats and lists, and where items go.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -87,6 +88,8 @@ class AgentDirectory final : public AgentSession::Host {
   size_t pending_settles() const;
   // Items of all links so far that meant nothing.
   uint64_t ignored_items() const;
+  // Links accepted and lost.
+  void AddTo(ControlPlaneGauges& gauges) const;
 
   void OnInventory(AgentSession& session) override;
   void OnItem(AgentSession& session, v1::AgentItem& item) override;
@@ -145,6 +148,9 @@ class AgentDirectory final : public AgentSession::Host {
   uint64_t next_session_ = 1;
   size_t linked_ = 0;
   uint64_t ignored_before_ = 0;  // by sessions that are gone
+  uint64_t links_first_ = 0;
+  uint64_t links_again_ = 0;
+  std::array<uint64_t, kLinkDrops> link_drops_ = {};
   core::Lifetime lifetime_;
 };
 

@@ -255,6 +255,7 @@ void AgentSession::Settle(const CallId& call) {
 void AgentSession::Beat() {
   const absl::Time now = loop_.Now();
   if (now >= last_heard_ + config_.budgets.link_read_idle) {
+    silent_ = true;
     return End(core::MakeError(absl::StatusCode::kUnavailable,
                                fmt::format("nothing came from the agent for {}",
                                            absl::FormatDuration(config_.budgets.link_read_idle))));

@@ -73,6 +73,8 @@ class AgentSession final : public AgentLink::Handler {
   // Counts an item that means nothing here; the first of a link is logged.
   void Ignore(std::string_view why);
   uint64_t ignored_items() const { return ignored_; }
+  // Given up because nothing came.
+  bool silent() const { return silent_; }
 
   void OnMessage(v1::AgentFrame frame) override;
   void OnWritten() override;
@@ -112,6 +114,7 @@ class AgentSession final : public AgentLink::Handler {
   uint64_t peer_taken_ = 0;  // the last `received` we got
   core::LinkWindow unreceived_limit_;
   uint64_t ignored_ = 0;
+  bool silent_ = false;
   absl::Time last_heard_;
   absl::Time next_ping_;
   uint64_t ping_token_ = 0;

@@ -146,9 +146,13 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   return true;
 }
 
-bool CallFlow::MayRetry(const LiveCall& call, absl::Duration delay) const {
-  return call.idempotent && call.attempt < kAttemptsMax && !call.ended &&
-         Now() + delay < call.sent_at + call.run_budget;
+bool CallFlow::MayRetry(const LiveCall& call, absl::Duration delay) {
+  if (!call.idempotent || call.ended) return false;
+  if (call.attempt >= kAttemptsMax) {
+    plane_.executions.metrics().RetriesExhausted();
+    return false;
+  }
+  return Now() + delay < call.sent_at + call.run_budget;
 }
 
 absl::Duration CallFlow::RetryDelay(uint32_t attempt) {
@@ -157,6 +161,7 @@ absl::Duration CallFlow::RetryDelay(uint32_t attempt) {
 }
 
 void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& why) {
+  plane_.executions.metrics().Retried();
   ++call.attempt;
   UncountStarted(call);
   call.hold_to = 0;
@@ -298,7 +303,7 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
       record->incarnation = state.seat().incarnation();
       record->agent_id = link.agent_id();
       record->attempt = state.attempt();
-      record->phase = v1::CALL_WAITING;
+      plane_.executions.SetPhase(*record, v1::CALL_WAITING, Now());
       record->certainty = state.phase() == v1::CallState::QUEUED ? v1::NOT_STARTED : v1::RUNNING;
       record->message = "dispatched by a control plane that is gone";
     }

@@ -282,7 +282,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
   const bool gone = outcome.class_() == v1::LOST && outcome.reason() >= v1::AGENT_RESTARTED &&
                     outcome.reason() <= v1::BACKEND_CONNECTION_LOST;
   const absl::Duration delay = RetryDelay(call.attempt);
-  if (gone && MayRetry(call, delay) && call.cancel_by == absl::InfiniteFuture()) {
+  if (gone && call.cancel_by == absl::InfiniteFuture() && MayRetry(call, delay)) {
     return Retry(call, delay,
                  outcome.facts().detail().empty() ? "what it was running on is gone"
                                                   : outcome.facts().detail());

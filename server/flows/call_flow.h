@@ -137,7 +137,8 @@ class CallFlow final : public AgentCalls {
   // call_dispatch.cc
   void Send(LiveCall& call);
   void Retry(LiveCall& call, absl::Duration delay, const std::string& why);
-  bool MayRetry(const LiveCall& call, absl::Duration delay) const;
+  // What the call ran on is gone: may it be sent again? Counts those that have had all attempts.
+  bool MayRetry(const LiveCall& call, absl::Duration delay);
   absl::Duration RetryDelay(uint32_t attempt);
   void GiveVerdict(AgentSession& link, const v1::CallState& state);
   void EndLostOrphans(const std::string& agent_id,

@@ -42,6 +42,7 @@ CallParams Split(std::string_view params) {
 
 std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Refuse(
     const v1::InvokeRequest& request, Refusal refusal) {
+  plane_.executions.metrics().Refused(refusal.reason);
   v1::CallOutcome outcome;
   outcome.set_client_request_id(request.client_request_id());
   outcome.set_class_(v1::REJECTED);

@@ -81,7 +81,7 @@ void CallFlow::WakeReader(LiveCall& call) {
 void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message) {
   Execution* record = plane_.executions.Find(call.id);
   if (call.ended || record == nullptr) return;
-  record->phase = phase;
+  plane_.executions.SetPhase(*record, phase, Now());
   record->ahead = phase == v1::CALL_QUEUED ? call.ahead : 0;
   record->message = std::move(message);
   if (call.stream == nullptr || call.source == nullptr) return;

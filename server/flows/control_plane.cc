@@ -16,6 +16,7 @@
 #include "server/flows/durable_log.h"
 #include "server/flows/instance_watch.h"
 #include "server/flows/plane.h"
+#include "server/flows/plane_metrics.h"
 #include "server/flows/receipts.h"
 #include "server/flows/restore.h"
 #include "server/flows/seat_audience.h"
@@ -222,6 +223,7 @@ struct ControlPlane::Impl final : SeatObserver {
   Receipts receipts;
   std::map<uint64_t, Wait> waits;
   uint64_t next_wait = 1;
+  uint64_t sessions_opened = 0;
   absl::AnyInvocable<void()> drained;
   core::Timer drain_timer;
   core::Timer housekeeping;
@@ -260,6 +262,7 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
   }
   Session& session =
       impl.plane.sessions.Open(impl.plane.random.Hex(16), request, impl.plane.loop.Now());
+  ++impl.sessions_opened;
   core::LogInfo(
       "session_opened",
       {{"session", session.id}, {"revision", session.revision}, {"client", request.client_info()}});
@@ -527,7 +530,13 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.pending_settles = impl_->agents.pending_settles();
   gauges.ignored_items = impl_->agents.ignored_items();
   gauges.open_asks = impl_->flow.open_asks();
+  gauges.sessions_opened = impl_->sessions_opened;
+  impl_->agents.AddTo(gauges);
   return gauges;
+}
+
+void ControlPlane::WriteMetrics(core::MetricsText& text) const {
+  server::WriteMetrics(impl_->plane, gauges(), text);
 }
 
 }  // namespace callboard::server

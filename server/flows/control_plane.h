@@ -1,9 +1,11 @@
 // The tower's door: one control plane, its agents' links below and the control API above.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -16,6 +18,7 @@
 #include "core/runtime/link.h"
 #include "core/runtime/offload.h"
 #include "core/runtime/random.h"
+#include "core/telemetry/metrics_text.h"
 #include "server/domain/limits.h"
 #include "server/flows/store.h"
 
@@ -38,7 +41,17 @@ struct ControlPlaneConfig {
   Limits limits;
 };
 
-// Counts for tests, the simulation's bounds check and, later, metrics.
+// Why a link of an agent ended.
+enum class LinkDrop {
+  kClosed,     // by the agent, with its process, or by the network
+  kSilent,     // nothing was heard of it for budgets.link_read_idle
+  kTakenOver,  // the agent has a newer one
+};
+constexpr size_t kLinkDrops = 3;
+// "closed", "silent", "taken_over".
+std::string_view LinkDropName(LinkDrop drop);
+
+// Counts for tests, the simulation's bounds check and metrics.
 struct ControlPlaneGauges {
   size_t agents = 0;
   size_t seats = 0;
@@ -51,6 +64,10 @@ struct ControlPlaneGauges {
   size_t pending_settles = 0;
   uint64_t ignored_items = 0;  // of agents: of a newer protocol, or about the calls of others
   size_t open_asks = 0;
+  uint64_t sessions_opened = 0;
+  uint64_t links_first = 0;  // accepted of agents that had none yet
+  uint64_t links_again = 0;
+  std::array<uint64_t, kLinkDrops> link_drops = {};
 };
 
 template <class T>
@@ -108,6 +125,7 @@ class ControlPlane {
 
   uint64_t term() const;
   ControlPlaneGauges gauges() const;
+  void WriteMetrics(core::MetricsText& text) const;
 
  private:
   struct Impl;

@@ -172,6 +172,7 @@ absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts
   RestoreStreams(loaded, plane, durable);
   RestoreCalls(loaded, flow);
   for (const auto& [id, stored] : loaded.outcomes) receipts.RestoreOutcome(id, stored.first);
+  plane.executions.metrics().BeginAnew();
   if (!loaded.sessions.empty()) {
     core::LogInfo("restored", {{"sessions", plane.sessions.size()},
                                {"streams", plane.sessions.streams()},

@@ -162,6 +162,24 @@ StoreGauges SqliteStore::gauges() const {
   return gauges;
 }
 
+void SqliteStore::WriteMetrics(core::MetricsText& text) const {
+  const StoreGauges figures = gauges();
+  text.Gauge("callboard_store_file_bytes", "The store's file, as of the last time it was tended.")
+      .Sample(figures.file_bytes);
+  text.Gauge("callboard_store_log_bytes", "Its write-ahead log.").Sample(figures.log_bytes);
+  text.Gauge("callboard_store_pending_records", "Changes that are not durable yet.")
+      .Sample(figures.pending_records);
+  text.Gauge("callboard_store_pending_bytes", "The same in bytes.").Sample(figures.pending_bytes);
+  text.Counter("callboard_store_commits_total", "Commits.").Sample(figures.commits);
+  text.Counter("callboard_store_failures_total", "Commits that failed; each is tried again.")
+      .Sample(figures.failures);
+  text.Counter("callboard_store_lost_records_total",
+               "Changes beyond store.pending_bytes_max, which a restart loses.")
+      .Sample(figures.lost_records);
+  text.Gauge("callboard_store_last_commit_seconds", "How long the last commit took.")
+      .Sample(figures.last_commit);
+}
+
 // ---- commits ------------------------------------------------------------------------------------
 
 void SqliteStore::CommitSoon() {

@@ -12,6 +12,7 @@
 #include "core/runtime/event_loop.h"
 #include "core/runtime/lifetime.h"
 #include "core/runtime/offload.h"
+#include "core/telemetry/metrics_text.h"
 #include "server/flows/store.h"
 #include "server/store/sqlite_file.h"
 
@@ -65,6 +66,7 @@ class SqliteStore final : public Store {
   absl::Status status() const override { return status_; }
 
   StoreGauges gauges() const;
+  void WriteMetrics(core::MetricsText& text) const;
 
  private:
   SqliteStore(core::EventLoop& loop, std::unique_ptr<core::Offload> disk,

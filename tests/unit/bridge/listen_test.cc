@@ -336,6 +336,35 @@ TEST_F(Listening, TheEndOfLifeWaitsForTheEndOfAnEvent) {
   EXPECT_TRUE(answer->body.ends_with("\"result\":null}\n\nevent: close\nid: 5.7.9\ndata: {}\n\n"));
 }
 
+TEST_F(Listening, CountsWhatBecameOfStreamsThatWereAskedForAgain) {
+  const std::string session = Open();
+  const auto resume = [&](const v1::ListenEvent& first) {
+    const Answer answer = Get(session, {{"Last-Event-ID", "5.7.2"}});
+    v1::ListenEvent replaying;
+    *replaying.mutable_replaying()->mutable_from() = Id(5, 7, 2);
+    Push(replaying);
+    Push(first);
+    Push(first);
+  };
+  v1::ListenEvent live;
+  live.mutable_live();
+  resume(live);
+  v1::ListenEvent gap;
+  gap.mutable_gap()->set_lost(3);
+  resume(gap);
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("finished");
+  resume(end);
+  Get(session, {{"Last-Event-ID", "5.7.2"}});
+  Push(absl::NotFoundError("no such stream"));
+  Get(session);
+  Push(live);
+  EXPECT_EQ(bridge_->gauges().streams.resumes, (std::array<uint64_t, 3>{2, 1, 1}));
+  EXPECT_EQ(bridge_->gauges().session_mismatches, 0u);
+  Get("unknown");
+  EXPECT_EQ(bridge_->gauges().session_mismatches, 1u);
+}
+
 TEST_F(Listening, CountsStreamsByTheCauseOfTheirEndAndByTheirLife) {
   using bridge::StreamEnd;
   const std::string session = Open();
@@ -357,8 +386,13 @@ TEST_F(Listening, CountsStreamsByTheCauseOfTheirEndAndByTheirLife) {
   EXPECT_EQ(streams.ended_by(StreamEnd::kWriteFailed), 1u);
   EXPECT_EQ(streams.ended_by(StreamEnd::kIdle), 1u);
   EXPECT_EQ(streams.ended_by(StreamEnd::kSlow), 1u);
-  EXPECT_EQ(streams.lives, (std::array<uint64_t, 9>{1, 1, 0, 0, 0, 1, 0, 1, 0}));
-  EXPECT_EQ(streams.lived, absl::Hours(5) + absl::Minutes(30) + absl::Milliseconds(5500));
+  const auto lives = [&](StreamEnd end) { return streams.lives[static_cast<size_t>(end)]; };
+  EXPECT_EQ(lives(StreamEnd::kClient).counts(), (std::vector<uint64_t>{1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(lives(StreamEnd::kWriteFailed).counts(),
+            (std::vector<uint64_t>{0, 1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(lives(StreamEnd::kIdle).counts(), (std::vector<uint64_t>{0, 0, 0, 0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(lives(StreamEnd::kSlow).counts(), (std::vector<uint64_t>{0, 0, 0, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(lives(StreamEnd::kIdle).sum(), absl::Minutes(30));
 }
 
 TEST_F(Listening, ShowsWhatWaitsForSlowReadersAndCutsThem) {

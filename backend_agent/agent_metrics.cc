@@ -1,0 +1,78 @@
+// Implementation of the agent's figures.
+#include "backend_agent/agent_metrics.h"
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
+
+namespace callboard::agent {
+namespace {
+
+void WritePerSeat(const std::vector<v1::SeatState>& seats,
+                  absl::FunctionRef<size_t(const v1::SeatState&)> of, core::MetricsText& text) {
+  size_t told = 0;
+  size_t others = 0;
+  for (const v1::SeatState& seat : seats) {
+    if (++told > kSeatsTold) {
+      others += of(seat);
+      continue;
+    }
+    text.Sample(of(seat), {{"seat", seat.seat_id()}, {"name", seat.name()}});
+  }
+  if (told > kSeatsTold) text.Sample(others, {{"seat", "other"}, {"name", "other"}});
+}
+
+void WriteCalls(const AgentGauges& gauges, core::MetricsText& text) {
+  text.Gauge("callboard_agent_calls", "Calls the agent holds until it is told to forget them.")
+      .Sample(gauges.calls);
+  text.Gauge("callboard_agent_calls_running", "Calls at work.").Sample(gauges.running);
+  text.Counter("callboard_agent_calls_started_total", "Calls sent to a backend.")
+      .Sample(gauges.started);
+  text.Counter("callboard_agent_calls_ended_total",
+               "Calls ended at the agent, by outcome and reason.")
+      .Sample(gauges.tool_errors, {{"outcome", "tool_error"}, {"reason", "none"}});
+  for (const auto& [key, count] : gauges.ended) {
+    const auto& [outcome, reason] = key;
+    const std::string why =
+        reason == v1::REASON_UNSPECIFIED ? "none" : absl::AsciiStrToLower(v1::Reason_Name(reason));
+    text.Sample(count, {{"outcome", absl::AsciiStrToLower(v1::OutcomeClass_Name(outcome))},
+                        {"reason", why}});
+  }
+  text.Gauge("callboard_agent_queued_bytes", "Parameters of calls that have not begun.")
+      .Sample(gauges.queued_bytes);
+  text.Gauge("callboard_agent_outbox_events", "Events that control planes have not confirmed.")
+      .Sample(gauges.outbox_events);
+  text.Gauge("callboard_agent_notices", "Notices that wait to be written.").Sample(gauges.notices);
+}
+
+}  // namespace
+
+void WriteMetrics(const AgentGauges& gauges, const std::vector<v1::SeatState>& seats,
+                  core::MetricsText& text) {
+  text.Gauge("callboard_agent_link_up", "Whether the link to a control plane is up, by address.");
+  for (const auto& [address, up] : gauges.link_up) text.Sample(up, {{"address", address}});
+  text.Counter("callboard_agent_dials_total", "Links begun.").Sample(gauges.attaches);
+  text.Counter("callboard_agent_link_ups_total", "Links that a control plane has welcomed.")
+      .Sample(gauges.welcomes);
+  text.Counter("callboard_agent_link_drops_total", "Such links that have ended.")
+      .Sample(gauges.link_drops);
+  text.Counter("callboard_agent_items_ignored_total", "Items of a newer protocol.")
+      .Sample(gauges.ignored_items);
+  WriteCalls(gauges, text);
+  text.Gauge("callboard_agent_journal_bytes", "The journal's file.").Sample(gauges.journal_bytes);
+  text.Gauge("callboard_agent_journal_up", "0 while the journal cannot be written: nothing starts.")
+      .Sample(gauges.journal_writable);
+  text.Gauge("callboard_agent_spool_bytes", "Bodies kept on disk.").Sample(gauges.spool_bytes);
+  text.Gauge("callboard_agent_seat_up", "Whether a seat's server answers.");
+  WritePerSeat(
+      seats,
+      [](const v1::SeatState& seat) {
+        return seat.health().endpoint() == v1::HEALTHY ? size_t{1} : size_t{0};
+      },
+      text);
+  text.Gauge("callboard_agent_seat_queue_depth", "Calls that wait for their turn at a seat.");
+  WritePerSeat(seats, [](const v1::SeatState& seat) { return size_t{seat.queue_depth()}; }, text);
+}
+
+}  // namespace callboard::agent

@@ -1,0 +1,84 @@
+// Implementation of the control plane's figures.
+#include "server/flows/plane_metrics.h"
+
+#include <array>
+#include <string_view>
+
+namespace callboard::server {
+namespace {
+
+constexpr std::array<std::string_view, 4> kPresences = {"linked", "detached", "stale", "dead"};
+
+template <class Of>
+void WritePerSeat(const SeatRegistry& seats, Of of, core::MetricsText& text) {
+  size_t told = 0;
+  uint64_t others = 0;
+  for (const auto& [id, seat] : seats.all()) {
+    if (seat.presence == Presence::kDead) continue;
+    if (++told > kSeatsTold) {
+      others += of(seat.state);
+      continue;
+    }
+    text.Sample(of(seat.state), {{"seat", id}, {"name", seats.DisplayName(seat)}});
+  }
+  if (told > kSeatsTold) text.Sample(others, {{"seat", "other"}, {"name", "other"}});
+}
+
+void WriteSeats(const SeatRegistry& seats, core::MetricsText& text) {
+  std::array<size_t, kPresences.size()> present = {};
+  for (const auto& [id, seat] : seats.all()) ++present[static_cast<size_t>(seat.presence)];
+  text.Gauge("callboard_seats", "Known seats, by whether they can be reached.");
+  for (size_t i = 0; i < kPresences.size(); ++i) {
+    text.Sample(present[i], {{"presence", kPresences[i]}});
+  }
+  text.Gauge("callboard_seat_queue_depth", "Calls that wait for their turn at a seat.");
+  WritePerSeat(
+      seats, [](const v1::SeatState& state) { return uint64_t{state.queue_depth()}; }, text);
+  text.Gauge("callboard_seat_running", "Calls at work at a seat.");
+  WritePerSeat(
+      seats, [](const v1::SeatState& state) { return static_cast<uint64_t>(state.running_size()); },
+      text);
+}
+
+void WriteLinks(const ControlPlaneGauges& gauges, core::MetricsText& text) {
+  text.Gauge("callboard_agents", "Agents whose link is up.").Sample(gauges.agents);
+  text.Counter("callboard_agent_links_total",
+               "Links accepted: an agent's first since this process began, or one that came back.")
+      .Sample(gauges.links_first, {{"kind", "first"}})
+      .Sample(gauges.links_again, {{"kind", "again"}});
+  text.Counter("callboard_agent_link_drops_total", "Links lost, by cause.");
+  for (size_t i = 0; i < kLinkDrops; ++i) {
+    text.Sample(gauges.link_drops[i], {{"cause", LinkDropName(static_cast<LinkDrop>(i))}});
+  }
+  text.Counter("callboard_agent_items_ignored_total",
+               "Items of agents that meant nothing here: of a newer protocol, or of others' calls.")
+      .Sample(gauges.ignored_items);
+  text.Gauge("callboard_pending_settles", "Ended calls whose agents are still to be told so.")
+      .Sample(gauges.pending_settles);
+}
+
+}  // namespace
+
+void WriteMetrics(const Plane& plane, const ControlPlaneGauges& gauges, core::MetricsText& text) {
+  text.Gauge("callboard_control_plane_term", "Grows by one with each start on the same store.")
+      .Sample(plane.term);
+  text.Gauge("callboard_draining", "1 while an orderly end is under way.").Sample(plane.draining);
+  plane.executions.metrics().Write(text);
+  text.Gauge("callboard_receipts", "Ended calls that can be asked for.")
+      .Sample(gauges.ended_executions);
+  text.Gauge("callboard_open_asks", "Requests to clients that are not answered.")
+      .Sample(gauges.open_asks);
+  text.Gauge("callboard_sessions", "Sessions.").Sample(gauges.sessions);
+  text.Counter("callboard_sessions_opened_total", "Sessions opened: each initialize of a client.")
+      .Sample(gauges.sessions_opened);
+  text.Gauge("callboard_streams_kept", "Streams of sessions and calls, read by somebody or not.")
+      .Sample(gauges.streams);
+  text.Gauge("callboard_replay_bytes", "Events in memory for clients that come back.")
+      .Sample(gauges.replay_bytes);
+  WriteLinks(gauges, text);
+  WriteSeats(plane.seats, text);
+  text.Gauge("callboard_store_up", "0 while nothing becomes durable.")
+      .Sample(plane.store.status().ok());
+}
+
+}  // namespace callboard::server
