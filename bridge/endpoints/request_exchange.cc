@@ -155,7 +155,8 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
     Restart(core::FromMillis(accepted.hard_ms()) + core_.config.hard_margin);
   }
   if (accepted.has_id()) position_ = accepted.id();
-  if (!sse_.open() && may_stream_) {
+  // Without an id it only tells which call this is.
+  if (!sse_.open() && may_stream_ && accepted.has_id()) {
     slot_ = StreamSlot(core_, spec_.session_id);
     sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
     if (core::HasPriming(spec_.revision)) {

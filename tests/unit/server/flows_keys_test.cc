@@ -50,6 +50,10 @@ TEST_F(KeysTest, ARunningCallIsAttachedTo) {
   auto second = Invoke(Keyed(session, "2"));
   const v1::Dispatch call = agent->TakeDispatch();
   EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  loop.RunReady();
+  ASSERT_TRUE(second->accepted());  // it may be long until the end
+  EXPECT_EQ(second->accepted()->call_id(), call.call_id());
+  EXPECT_FALSE(second->accepted()->has_id());
   first->Drop();
   auto third = Invoke(Keyed(session, "3"));
   agent->Progress(call, 1, R"({"progress":1})");
