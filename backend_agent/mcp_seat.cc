@@ -217,7 +217,11 @@ void McpSeat::OnRunBudgetSpent(const std::string& id) {
       v1::EXPIRED, v1::RUN_BUDGET_SPENT, v1::RUNNING,
       fmt::format("no answer within {} ms", absl::ToInt64Milliseconds(call.spec.run_budget)));
   const bool reached = TellBackendOfCancel(call, "run budget spent");
-  if (!reached) end.certainty = v1::NOT_STARTED;
+  if (reached) {
+    end.facts.mutable_detail()->append("; the tool is still at work");
+  } else {
+    end.certainty = v1::NOT_STARTED;
+  }
   call.overran = reached;
   EndLeftCall(call, std::move(end));
   ReportHealth();
