@@ -187,8 +187,9 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
     const absl::Duration grace = settings.bridge.drain;
     core::LogInfo("draining", {{"grace", absl::FormatDuration(grace)}});
     grpc_server.SetServing(false);
-    face.Drain(grace, [&, grace] {
-      control_plane.Drain(grace, [&] {
+    face.Drain(grace, [&, over = loop.Now() + grace] {
+      const absl::Duration left = std::max(absl::ZeroDuration(), over - loop.Now());
+      control_plane.Drain(left, [&] {
         // gRPC's reactors end on the loop, so its shutdown waits on a thread of its own.
         shutdown = std::thread([&] {
           grpc_server.Shutdown(absl::Seconds(1));

@@ -52,8 +52,10 @@ void McpFace::WriteMetrics(core::MetricsText& text) const {
 }
 
 void McpFace::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
-  http_.Drain();
-  bridge_.Drain(grace, std::move(done));
+  bridge_.Drain(grace, [this, done = std::move(done)]() mutable {
+    http_.Drain();
+    done();
+  });
 }
 
 }  // namespace callboard::apps

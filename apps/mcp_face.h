@@ -29,7 +29,7 @@ class McpFace {
   void Serve();
   uint16_t port() const { return port_; }
 
-  // Accepts nothing more; `done` runs when all requests have ended, `grace` later at most.
+  // See Bridge::Drain; the port is open until then. `done` runs `grace` later at most.
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   bridge::Bridge& bridge() { return bridge_; }

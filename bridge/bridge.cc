@@ -81,7 +81,9 @@ void Bridge::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   core.draining = true;
   state.drained = std::move(done);
   auto finish = [&state] {
-    if (!state.core.exchanges.empty()) return;
+    if (!state.core.exchanges.idle()) return;
+    // What has no end of its own was open for as long as anything could still be told.
+    if (!state.core.exchanges.empty()) return state.core.exchanges.DrainAll(/*last=*/true);
     state.drain_timer.Cancel();
     if (auto drained = std::exchange(state.drained, nullptr)) drained();
   };

@@ -31,9 +31,10 @@ class Bridge {
   // For net::HttpServer.
   void Handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder);
 
-  // From now on no session or listening stream is opened; open GET streams are told and ended.
-  // Requests under way may finish within `grace`, then they are answered with an error, or cut
-  // loose to be resumed. `done` runs when nothing is left. To be called once.
+  // From now on no session or stream is opened and no request taken: 503. What belongs to requests
+  // under way is: cancels, and answers to what their clients were asked. These may finish within
+  // `grace`, then they are answered with an error, or cut loose to be resumed; the GET streams of
+  // sessions end with the last of them. `done` runs when nothing is left. To be called once.
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   // BridgeConfig::hard_wait of what begins from now on.

@@ -83,6 +83,7 @@ uint64_t Exchanges::AddWaiting(const HttpAnswer& answer, std::string raw_id) {
 
 void Exchanges::Insert(std::unique_ptr<Exchange> exchange) {
   exchange->id_ = ++last_id_;
+  if (exchange->ends()) ++ending_;
   live_.emplace_hint(live_.end(), exchange->id_, std::move(exchange));
   gauges_.exchanges = live_.size();
   if (!tick_.pending()) tick_ = loop_.After(kTick, [this] { OnTick(); });
@@ -96,9 +97,10 @@ void Exchanges::Remove(Exchange& exchange) {
       // Destructors may call anything, this included.
       std::exchange(finished_, {}).clear();
       // May destroy the bridge.
-      if (live_.empty() && on_idle_) on_idle_();
+      if (idle() && on_idle_) on_idle_();
     }));
   }
+  if (exchange.ends()) --ending_;
   finished_.push_back(std::move(found->second));
   live_.erase(found);
   gauges_.exchanges = live_.size();

@@ -35,6 +35,8 @@ class Exchange {
   void Tick(absl::Time now);
   // The process is about to end. `last`: answer now, the time for it is over.
   virtual void Drain(bool last) = 0;
+  // Whether there is an end to wait for. Must not change.
+  virtual bool ends() const { return true; }
 
  protected:
   // The control plane was silent until the deadline: answer, and Finish().
@@ -75,6 +77,8 @@ class Exchanges {
 
   bool has_room() const { return live_.size() < config_.limits.exchanges_max; }
   bool empty() const { return live_.empty(); }
+  // None is left that ends by itself.
+  bool idle() const { return ending_ == 0; }
 
   template <class E>
   E& Add(std::unique_ptr<E> exchange) {
@@ -88,7 +92,7 @@ class Exchanges {
   void Abandon(uint64_t id);
 
   void DrainAll(bool last);
-  // `idle` runs, later, whenever the last exchange has gone.
+  // `idle` runs, later, whenever one has gone and the others are idle().
   void OnIdle(absl::AnyInvocable<void()> idle) { on_idle_ = std::move(idle); }
 
   // A reply for `answer`'s request: `then` runs with it unless the client has gone, the bridge
@@ -115,6 +119,7 @@ class Exchanges {
   BridgeGauges& gauges_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, std::unique_ptr<Exchange>> live_;
+  size_t ending_ = 0;  // of live_, those with ends()
   std::vector<std::unique_ptr<Exchange>> finished_;
   absl::AnyInvocable<void()> on_idle_;
   core::Timer tick_;

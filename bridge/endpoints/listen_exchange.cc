@@ -70,6 +70,7 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
     case v1::ListenEvent::kStreamEvent:
       return Relay(event->stream_event().id(), NotificationText(event->stream_event()));
     case v1::ListenEvent::kAsk:
+      if (core_.draining) return;  // see RequestExchange::OnAsk
       return Relay(event->ask().id(), AskText(event->ask()));
     case v1::ListenEvent::kOutcome:
       return OnOutcome(event->outcome());
@@ -181,9 +182,12 @@ void ListenExchange::OnTick() {
   if (sse_.open() && !sse_.Check(Exchanges::kTick)) Finish();
 }
 
-void ListenExchange::Drain(bool) {
+void ListenExchange::Drain(bool last) {
+  if (!last) {
+    if (sse_.open() && !body_.running()) sse_.Comment("draining");
+    return;
+  }
   OpenEvents();
-  if (!body_.running()) sse_.Comment("draining");
   sse_.Close(StreamEnd::kDrain, /*tell=*/true);
   Finish();
 }

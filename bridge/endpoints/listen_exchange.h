@@ -26,6 +26,8 @@ class ListenExchange final : public Exchange {
   void Start();
 
   void Drain(bool last) override;
+  // A session's own stream is open for as long as its client likes.
+  bool ends() const override { return after_ && after_->stream() != 0; }
 
  private:
   // A silent stream is nothing unusual: it has no deadline but its maximum life.

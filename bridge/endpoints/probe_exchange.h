@@ -29,6 +29,7 @@ class ProbeExchange final : public Exchange {
 
   void Start();
   void Drain(bool last) override;
+  bool ends() const override { return false; }
 
  private:
   void OnHardTimer() override {}

@@ -179,6 +179,9 @@ void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
 }
 
 void RequestExchange::OnAsk(const v1::AskEvent& ask) {
+  // A stream that is about to be closed stops here: the answer might find nobody. The client is
+  // asked where it resumes.
+  if (core_.draining && sse_.resumable()) return;
   if (sse_.open()) return Relay(ask.id(), AskText(ask));
   // Nobody would ever answer it.
   if (ask.id().stream() != 0) position_ = ask.id();

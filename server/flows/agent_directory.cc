@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kCatalogueBytesMax = 64 << 20;
 constexpr size_t kListParsedInline = 256 << 10;
 constexpr absl::Duration kRetryAfter = absl::Seconds(5);
+// The next process may be there at any moment.
+constexpr absl::Duration kRetryAfterDrain = absl::Seconds(1);
 
 using ParsedList = absl::StatusOr<std::shared_ptr<const ToolList>>;
 
@@ -114,7 +116,7 @@ void AgentDirectory::SendInterest(const std::string& seat_id, v1::Interest inter
 void AgentDirectory::OnInventory(AgentSession& session) {
   if (plane_.draining) {
     return session.Refuse(v1::Refused::DRAINING, "the control plane is shutting down", false,
-                          kRetryAfter);
+                          kRetryAfterDrain);
   }
   const std::string agent_id = session.agent_id();
   auto found = agents_.find(agent_id);

@@ -1,6 +1,7 @@
 // The orderly end of the control plane in mid-load, as SIGTERM asks for it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/sim_world.h"
@@ -9,9 +10,10 @@ namespace callboard::sim {
 
 void PlaneProcess::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   draining_ = true;
-  http_.Drain();
-  bridge_.Drain(grace, [this, grace, done = std::move(done)]() mutable {
-    plane_.Drain(grace, std::move(done));
+  const absl::Time over = loop_.Now() + grace;
+  bridge_.Drain(grace, [this, over, done = std::move(done)]() mutable {
+    http_.Drain();
+    plane_.Drain(std::max(absl::ZeroDuration(), over - loop_.Now()), std::move(done));
   });
 }
 
@@ -22,8 +24,8 @@ void SimWorld::DrainPlane() {
       fmt::format("the control plane is told to end within {}", absl::FormatDuration(grace)));
   Disturb("");
   const uint64_t generation = plane_generation_;
-  // Each of the two stages may take the grace, and the store its time.
-  drain_timer_ = loop_.After(2 * grace + absl::Seconds(3), [this, generation] {
+  // The store may take its time.
+  drain_timer_ = loop_.After(grace + absl::Seconds(3), [this, generation] {
     if (plane_ == nullptr || plane_generation_ != generation) return;
     trace_.Violate("an orderly end takes no longer than its grace",
                    "the control plane is still there");

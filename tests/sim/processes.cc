@@ -13,7 +13,8 @@ namespace callboard::sim {
 PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
                            const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
                            AgentNetwork& agents, tests::MemoryNetwork& http)
-    : agents_(agents),
+    : loop_(loop),
+      agents_(agents),
       offload_(loop),
       store_(loop, disk, "sim-cluster"),
       plane_(loop, random, offload_, store_,

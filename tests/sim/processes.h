@@ -46,6 +46,7 @@ class PlaneProcess {
   SimStore& store() { return store_; }
 
  private:
+  core::EventLoop& loop_;
   AgentNetwork& agents_;
   core::InlineOffload offload_;
   SimStore store_;

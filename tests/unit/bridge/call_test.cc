@@ -443,6 +443,44 @@ TEST_F(Calls, FinishDuringADrain) {
   EXPECT_NE(late->body.find(R"("reason":"draining","certainty":"unknown")"), std::string::npos);
 }
 
+TEST_F(Calls, OfADrainAreStillAnsweredByTheirClients) {
+  const Answer stream = Call();
+  Push(Accepted(5));
+  v1::InvokeEvent before;
+  before.mutable_ask()->mutable_id()->set_stream(5);
+  before.mutable_ask()->mutable_id()->set_n(1);
+  before.mutable_ask()->set_ask_id("q1");
+  before.mutable_ask()->set_method("elicitation/create");
+  before.mutable_ask()->set_params("{}");
+  v1::InvokeEvent later = before;
+  later.mutable_ask()->mutable_id()->set_n(2);
+  later.mutable_ask()->set_ask_id("q2");
+  Push(before);
+  loop_.RunReady();
+  bool done = false;
+  bridge_->Drain(absl::Seconds(10), [&] { done = true; });
+  EXPECT_EQ(PostIn(session_, R"({"jsonrpc":"2.0","id":"ask-q1","result":{"action":"accept"}})",
+                   "/mcp/maya-1")
+                ->status,
+            202);
+  ASSERT_EQ(plane_.sent.size(), 1u);
+  EXPECT_EQ(plane_.sent[0].answer().ask_id(), "q1");
+  // No request is begun that might have to be cut.
+  const Answer refused = PostIn(session_, CallTool("bake"), "/mcp/maya-1");
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(refused->Header("Retry-After"), "2");
+  EXPECT_NE(refused->body.find(R"("reason":"draining","certainty":"not_started")"),
+            std::string::npos);
+  EXPECT_EQ(PostIn(session_, R"({"jsonrpc":"2.0","id":9,"method":"ping"})", "/mcp/maya-1")->status,
+            200);
+  // What the client could no longer answer is left to its resumption.
+  Push(later);
+  loop_.RunFor(absl::Seconds(11));
+  EXPECT_TRUE(done);
+  EXPECT_EQ(stream->body.find("ask-q2"), std::string::npos);
+  EXPECT_TRUE(stream->body.ends_with("event: close\nid: 5.0.1\ndata: {}\n\n")) << stream->body;
+}
+
 TEST_F(Calls, ABridgeMayBeDestroyedWhenItsDrainIsDone) {
   Call();
   bridge_->Drain(absl::Seconds(1), [&] { bridge_.reset(); });

@@ -445,6 +445,26 @@ TEST_F(Listening, IsBoundedInAllAndPerSession) {
   EXPECT_EQ(bridge_->gauges().streams.refused, 2u);
 }
 
+TEST_F(Listening, LastsInADrainAsLongAsTheLastCall) {
+  const std::string session = Open();
+  const Answer listening = Get(session);
+  const Answer call = PostIn(session, CallTool("maya.1f2e3d4c.bake"));
+  bool done = false;
+  bridge_->Drain(absl::Seconds(10), [&] { done = true; });
+  loop_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(listening->body.ends_with(": draining\n\n"));
+  EXPECT_FALSE(listening->ended);
+  v1::InvokeEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->mutable_body()->set_inline_("{}");
+  plane_.invokes[0].script->Push(outcome);
+  loop_.RunReady();
+  EXPECT_TRUE(call->ended);
+  EXPECT_TRUE(listening->body.ends_with("event: close\ndata: {}\n\n"));
+  EXPECT_TRUE(listening->ended);
+  EXPECT_TRUE(done);
+}
+
 TEST_F(Listening, EndsAtOnceInADrain) {
   const std::string session = Open();
   const Answer answer = Get(session);

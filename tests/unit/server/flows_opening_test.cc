@@ -225,6 +225,12 @@ TEST_F(FlowsTest, DrainRefusesTheNewAndWaitsForTheOld) {
   EXPECT_EQ(get->events.back().end().reason(), "drain");
   EXPECT_EQ(Invoke(Call(session, "2"))->outcome().reason(), v1::DRAINING);
   EXPECT_FALSE(done);
+  // The next control plane may be there at any moment.
+  auto other = Link("boot-1", 2);
+  auto refused = other->Take(v1::ServerItem::kRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->refused().code(), v1::Refused::DRAINING);
+  EXPECT_EQ(refused->refused().retry_after_ms(), 1000u);
   agent->Result(call, 1);
   loop.RunReady();
   EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
