@@ -4,7 +4,8 @@
 Streamable HTTP with sessions at /mcp, and HTTP+SSE at /sse; prints both URLs. Tools: fine {text};
 twice (answers two times); wrong_id (answers ids nobody asked for, then the right one); silent
 (never answers, and its stream stays open); mute (not one byte); cut (the connection ends in
-mid-body); cut_stream (the event stream ends in mid-event).
+mid-body); cut_stream (the event stream ends in mid-event); no_answer (it ends in order, with
+nothing in it). What is asked at /mcp is printed: "GET", "call TOOL".
 """
 
 import json
@@ -14,7 +15,7 @@ import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-TOOLS = ("fine", "twice", "wrong_id", "silent", "mute", "cut", "cut_stream")
+TOOLS = ("fine", "twice", "wrong_id", "silent", "mute", "cut", "cut_stream", "no_answer")
 
 
 def result(number, text):
@@ -80,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         return f"event: {kind}\ndata: {data}\n\n".encode()
 
     def do_GET(self):
+        if self.path == "/mcp":
+            print("GET", flush=True)
         if self.path != "/sse":
             return self.plain(405 if self.path == "/mcp" else 404)
         session = uuid.uuid4().hex
@@ -120,6 +123,7 @@ class Handler(BaseHTTPRequestHandler):
             body = json.dumps(plain_answer(message)).encode()
             return self.plain(200, body, Content_Type="application/json", Mcp_Session_Id="rogue-1")
         name = message["params"]["name"]
+        print(f"call {name}", flush=True)
         if name == "mute":
             time.sleep(3600)
         if name == "cut":

@@ -1,5 +1,6 @@
 """What systemd does on a farm: starts a program again, at the same ports, whenever it has died."""
 
+import signal
 import threading
 
 from stage import wait_until
@@ -30,9 +31,9 @@ class Supervisor:
                 self.program = self._start()
                 self.starts += 1
 
-    def kill(self):
-        """SIGKILL; returns at once, the next one is being started."""
-        self.program.process.kill()
+    def kill(self, number=signal.SIGKILL):
+        """Returns at once; the next one is started when this one has ended."""
+        self.program.process.send_signal(number)
 
     def wait_restarted(self, starts, seconds=10):
         wait_until(lambda: self.starts >= starts, seconds, f"{starts} starts, so far {self.starts}")

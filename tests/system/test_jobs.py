@@ -2,15 +2,20 @@
 
 import http.client
 import json
+import os
 import time
+
+import pytest
 
 from mcp_http import McpClient
 from stage import wait_until
 
+FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 
-def facade(stage):
+
+def facade(stage, **settings):
     """A client of the facade, and the slug of the counting server's `count`."""
-    stage.start_control_plane(bridge__envelope_after="2s")
+    stage.start_control_plane(**({"bridge__envelope_after": "2s"} | settings))
     stage.start_agent()
     client = McpClient(stage.port)
     client.initialize()
@@ -83,3 +88,56 @@ def test_whoever_asks_follows_the_states_of_a_call(stage):
     assert "waiting" in states and told[0]["ahead"] == 1 and told[0]["message"]
     assert lines.index("event: x-agent-status") < len(lines) - 3, "before the response"
     assert not first.result(10).failed
+
+
+@pytest.mark.parametrize("by", ["meta", "header"])
+def test_fc_36_a_timeout_leaves_a_receipt(stage, by):
+    """A tool of 20 s and a deadline of 5 s in the full tier; 4 s and 1 s else."""
+    seconds, deadline = (20, 5) if FULL else (4, 1)
+    client, slug = facade(stage, bridge__envelope_after=f"{deadline}s")
+    other = McpClient(stage.port)
+    other.initialize()
+    plain = client._headers
+
+    def call(name, key=None, wait=40, progress=False):
+        meta = {"callboard/idempotency-key": key} if key and by == "meta" else {}
+        client._headers = lambda: plain() | ({"Idempotency-Key": key} if key and by == "header" else {})
+        return client.call("call_tool", {"tool_slug": slug, "arguments": {
+            "id": name, "ms": seconds * 1000}}, timeout=wait, meta=meta, progress=progress)
+
+    # The gateway's answer in time: it carries the job's id and says that the work goes on.
+    first = call("told", "key-1")
+    assert deadline - 0.2 < first.seconds < deadline + 1.5
+    job = document(first)
+    assert (job["status"], first.result["isError"]) == ("running", False)
+    assert "goes on" in job["message"] or "running" in job["message"], job
+    for _ in range(2):
+        again = document(call("told", "key-1"))
+        assert again["job_id"] == job["job_id"], "the repetition attaches to the same job"
+    ended = document(wait_until(lambda: next((
+        answer for answer in [client.call("jobs_wait", {"job_id": job["job_id"]}, timeout=40)]
+        if document(answer)["status"] != "running"), None), 60, "the job ends"))
+    assert (ended["status"], ended["job_id"]) == ("completed", job["job_id"])
+    assert ended["result"]["content"][0]["text"] == "counted told"
+    later = document(client.call("jobs_get_status", {"job_id": job["job_id"]}))
+    assert later["result"] == ended["result"]
+    assert call("told", "key-1").text == "counted told", "the key has the outcome as long as the receipt"
+    assert stage.begun("told") == 1
+
+    # The client's own deadline: it hangs up, and what it repeats attaches to what runs.
+    started = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            call("hung-up", "key-2", wait=deadline, progress=True)
+    assert call("hung-up", "key-2", progress=True).text == "counted hung-up"
+    assert seconds - 0.2 < time.monotonic() - started < seconds + 2
+    assert stage.begun("hung-up") == 1
+
+    # Without a key nobody but the caller repeats anything, whether it has hung up or waits.
+    with pytest.raises(TimeoutError):
+        call("lone", wait=deadline, progress=True)
+    stage.wait_begun("lone")
+    wait_until(lambda: any((event, name) == ("end", "lone") for event, name, _ in stage.events()),
+               seconds + 5, "the tool has ended")
+    time.sleep(1)
+    assert stage.begun("lone") == 1

@@ -1,19 +1,22 @@
-"""SIGKILL under load: of callboardd and of a bridge, with two hundred calls of fifty sessions in flight; all end with their result, none runs twice."""
+"""SIGKILL under load: two hundred calls of fifty sessions end with their result and run once; open streams lose and repeat no event."""
 
 import hashlib
+import http.client
 import json
 import os
+import random
 import shutil
 import sys
+import threading
 import time
 
-import pytest
-
 from counting_server import pattern
-from mcp_http import McpClient
+from mcp_http import McpClient, read_events
 from stage import wait_until
 from supervisor import Supervisor
 from test_clients import CLIENTS, facts, values
+from test_field_agents import start_agent
+from test_restarts import EVENT_SERVER
 
 FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 ROUNDS = 10 if FULL else 2
@@ -188,3 +191,92 @@ def test_sigkill_of_a_bridge_under_two_hundred_calls(stage, node_modules):
     crowd.close()
     assert stage.control_plane.output().count("session_opened") == crowd.sessions
     assert control_plane.starts == 1
+
+
+# ---- open streams ------------------------------------------------------------------------------
+
+
+class Follower:
+    """The stream of a session, resumed by Last-Event-ID whenever it is cut."""
+
+    def __init__(self, stage, client):
+        self._client = client
+        self._stopping = False
+        self.ids, self.numbers, self.refused = [], [], []
+        threading.Thread(target=self._follow, daemon=True).start()
+        stage.on_stop(self.stop)
+
+    def stop(self):
+        self._stopping = True
+
+    def _follow(self):
+        while not self._stopping:
+            headers = self._client._headers() | {"Accept": "text/event-stream"}
+            if self.ids:
+                headers["Last-Event-ID"] = self.ids[-1]
+            try:
+                self._read(headers)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)
+
+    def _read(self, headers):
+        connection, response = self._client._open("GET", None, headers, 20)
+        try:
+            if response.status != 200:
+                return self.refused.append((response.status, response.read()))
+            for event in read_events(response):
+                if event.id:
+                    self.ids.append(event.id)
+                if event.data and event.type in ("", "message"):
+                    self.numbers.append(json.loads(event.data)["params"]["data"]["n"])
+        finally:
+            connection.close()
+
+
+def logged(answer):
+    return [note["params"]["data"]["n"] for note in answer.notifications
+            if note["method"] == "notifications/message"]
+
+
+def test_kills_with_open_streams_lose_and_repeat_no_event(stage):
+    """Three calls and a session's own stream tell all the time; twenty kills in the full tier, six else."""
+    rounds = 20 if FULL else 6
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    supervised = Supervisor(stage, lambda: stage.start_control_plane(budgets__heavy_call="300s"))
+    names = [f"events{number}" for number in range(4)]
+    for name in names:
+        start_agent(stage, name, sys.executable, EVENT_SERVER)
+    stage.wait_for_seats(len(names))
+    count = rounds * 200
+    calls = [stage.client(f"/mcp/{name}").start_call("tell", {"count": count, "ms": 20}, progress=True,
+                                                     timeout=200) for name in names[1:]]
+    fed = stage.client(f"/mcp/{names[0]}")
+    follower = Follower(stage, fed)
+    wait_until(lambda: follower.ids, 10, "the session's stream is open")
+    fed.call("feed", {"first": 1, "count": count, "ms": 20})
+
+    def heard():
+        return [*(len(call.answer.notifications) for call in calls), len(follower.numbers)]
+
+    for number in range(rounds):
+        before = heard()
+        wait_until(lambda: all(now > then for now, then in zip(heard(), before)), 15,
+                   "all streams are told more")
+        time.sleep(chance.uniform(0.05, 0.4))
+        supervised.kill()
+        supervised.wait_restarted(number + 2)
+    assert not any(call.done() for call in calls), "all kills came in mid-stream"
+    for call in calls:
+        answer = call.result(150)
+        assert answer.text == "[]"
+        assert logged(answer) == list(range(1, count + 1))
+        assert answer.progress == sorted(answer.progress) and answer.progress[-1] == count
+        assert len(set(answer.event_ids)) == len(answer.event_ids)
+        assert answer.resumes >= rounds
+    wait_until(lambda: follower.numbers[-1:] == [count], 20, "the last message to the session")
+    missing = sorted(set(range(1, count + 1)) - set(follower.numbers))
+    print(f"of {count} messages to the session {len(missing)} are missing: {missing}")
+    assert follower.numbers == sorted(set(follower.numbers))
+    assert follower.refused == []

@@ -1,0 +1,92 @@
+"""Restarts in mid-stream, orderly and not, under the official clients: which of a hundred events they are told, how often, in which order."""
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import need_full
+from stage import wait_until
+from supervisor import Supervisor
+from test_clients import CLIENTS, facts, run_to_end, values
+from test_field_agents import start_agent
+
+EVENT_SERVER = Path(__file__).with_name("event_server.py")
+EVENTS, ASKS = 100, 20  # a question before each twentieth event
+KINDS = ("python", "typescript")
+
+
+def follow(stage, port, node_modules, ms):
+    """Both clients, each on a seat of its own, at the same call; the folder through which they are told more."""
+    folder = stage.folder / "follow"
+    folder.mkdir()
+    shutil.copy(CLIENTS / "follow.mjs", stage.folder)
+    (stage.folder / "node_modules").symlink_to(node_modules)
+    commands = {"python": [sys.executable, CLIENTS / "follow.py"],
+                "typescript": ["node", stage.folder / "follow.mjs"]}
+    arguments = f'{{"count": {EVENTS}, "ms": {ms}, "asks": {ASKS}}}'
+    return folder, [
+        stage.start([*commands[kind], f"http://127.0.0.1:{port}/mcp/{kind}", "tell", arguments, folder],
+                    f"client-{kind}") for kind in KINDS]
+
+
+def check_events(program, exact):
+    """exact: of progress, too, each event once. Else it may miss or be told twice, but never fall."""
+    numbers = list(range(1, EVENTS + 1))
+    asks = [n for n in numbers if n % ASKS == 0]
+    assert values(program, "log") == numbers
+    assert values(program, "asked") == asks
+    assert values(program, "result") == [[{"n": n} for n in asks]]
+    progress = values(program, "progress")
+    if exact:
+        assert progress == numbers
+        told = [fact for fact in facts(program) if fact[0] in ("log", "progress")]
+        assert told == [fact for n in numbers for fact in (("log", n), ("progress", n))]
+    else:
+        assert progress == sorted(progress)
+        assert progress[-1] == EVENTS
+
+
+def restart_at_half(stage, node_modules, what, number, ms, **settings):
+    """`what`: callboardd alone, callboardd behind a bridge of its own, or that bridge."""
+    control_plane = Supervisor(stage, lambda: stage.start_control_plane(**settings))
+    for kind in KINDS:
+        start_agent(stage, kind, sys.executable, EVENT_SERVER)
+    stage.wait_for_seats(len(KINDS))
+    restarted, port = control_plane, stage.port
+    if what != "callboardd":
+        port = stage.start_bridge("first").port
+        stage._programs[-1].end()
+        bridge = Supervisor(stage, lambda: stage.start_bridge("bridge", port=port, **settings))
+        restarted = bridge if what == "bridge" else control_plane
+    folder, clients = follow(stage, port, node_modules, ms)
+    for client in clients:
+        wait_until(lambda: len(values(client, "progress")) >= EVENTS // 2, 30 + ms / 10,
+                   f"half of the events are told:\n{client.output()[-2000:]}")
+    restarted.kill(number)
+    for client in clients:
+        wait_until(lambda: values(client, "result"), 90,
+                   f"the call ends:\n{client.output()[-2000:]}", step=0.1)
+        check_events(client, exact=number == signal.SIGTERM or what == "bridge")
+    assert restarted.starts == 2
+    # The stream of the session as such is there again, too.
+    (folder / "news").touch()
+    for client in clients:
+        run_to_end(client)
+        assert values(client, "news") == values(client, "connected")
+    assert stage.control_plane.output().count("session_opened") == len(KINDS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("what", ["callboardd", "callboardd behind a bridge", "bridge"])
+def test_restart_at_event_50_of_100(stage, node_modules, what, number):
+    # A drain that is over before the call is.
+    restart_at_half(stage, node_modules, what, number, 50, bridge__drain="1s")
+
+
+@pytest.mark.parametrize("what", ["callboardd", "callboardd behind a bridge", "bridge"])
+def test_orderly_restart_with_the_default_drain(stage, node_modules, what):
+    need_full("an orderly restart that takes its ten seconds")
+    restart_at_half(stage, node_modules, what, signal.SIGTERM, 400)
