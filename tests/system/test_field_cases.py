@@ -1,5 +1,7 @@
 """Field cases that need real binaries; a test's name begins with the id of its case."""
 
+import json
+import socket
 import subprocess
 import sys
 import threading
@@ -106,3 +108,36 @@ def test_fc_18_both_sides_write(stage):
     assert wrong == []
     assert not any(caller.is_alive() for caller in callers)
     assert time.monotonic() - begun < 30
+
+
+def test_fc_18_five_hundred_answers_that_nobody_reads_at_first(stage):
+    """All at once, 40 KiB each way; the first byte of an answer is read after three seconds."""
+    stage.start_control_plane()
+    stage.start_agent(queue__main_in_flight="64", queue__main_depth="600")
+    sessions = [stage.client().session for _ in range(10)]
+    text = "x" * 40_960
+    begun = time.monotonic()
+    waiting = []
+    for number in range(500):
+        body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
+            "name": "echo", "arguments": {"text": f"{number}.{text}"}}}).encode()
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(30)
+        connection.connect(("127.0.0.1", stage.port))
+        connection.sendall(
+            f"POST /mcp/counting HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Accept: application/json, text/event-stream\r\nConnection: close\r\n"
+            f"Mcp-Session-Id: {sessions[number % 10]}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        waiting.append(connection)
+    time.sleep(max(0.0, begun + 3 - time.monotonic()))
+    for number, connection in enumerate(waiting):
+        answer = b""
+        with connection:
+            while piece := connection.recv(65536):
+                answer += piece
+        assert answer.count(f'"{number}.{text}"'.encode()) == 1, answer[:300]
+    took = time.monotonic() - begun
+    print(f"500 answers after {took:.1f} s")
+    assert took < 30
+    assert stage.agent.output().count("link_up") == 1

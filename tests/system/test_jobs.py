@@ -141,3 +141,17 @@ def test_fc_36_a_timeout_leaves_a_receipt(stage, by):
                seconds + 5, "the tool has ended")
     time.sleep(1)
     assert stage.begun("lone") == 1
+
+
+def test_fc_12_a_deadline_that_is_over_is_reported_with_the_job(stage):
+    client, slug = facade(stage)
+    answer = client.call("call_tool", {"tool_slug": slug, "arguments": {"id": "slow", "ms": 3000}},
+                         meta={"dcc": {"timeout_ms": 1000}})
+    assert 0.9 < answer.seconds < 2
+    data = answer.error["data"]
+    assert (data["kind"], data["certainty"]) == ("timed_out", "running")
+    assert answer.error["message"] == "no answer within 1000 ms; the tool is still at work"
+    job = document(client.call("jobs_get_status", {"job_id": data["call_id"]}))
+    assert (job["job_id"], job["tool"]) == (data["call_id"], "count")
+    wait_until(lambda: any(event == "end" for event, _, _ in stage.events()), 5, "the tool has ended")
+    assert stage.begun("slow") == 1

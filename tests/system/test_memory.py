@@ -89,6 +89,28 @@ def test_fc_30_ten_thousand_abandoned_sessions_give_their_memory_back(stage):
     assert stage.client().call("echo", {"text": "t"}).text == "t"
 
 
+def test_fc_30_who_reads_or_waits_is_not_idle_and_delete_frees_at_once(stage):
+    stage.start_control_plane(budgets__session_idle="3s", budgets__session_grace="1s",
+                              bridge__session_recheck="1s")
+    stage.start_agent()
+
+    def ping(client):
+        return client.post({"jsonrpc": "2.0", "id": client.next_id(), "method": "ping"})[0]
+
+    idle, reading, waiting, ended = (stage.client() for _ in range(4))
+    connection, response = reading._open("GET", None, reading._headers() | {"Accept": "text/event-stream"}, 20)
+    call = waiting.start_call("count", {"id": "long", "ms": 8000})
+    stage.wait_begun("long")
+    assert ended.delete() == 200 and ping(ended) == 404
+    time.sleep(7)
+    assert not call.done()
+    assert (ping(idle), ping(reading), ping(waiting)) == (404, 200, 200)
+    assert call.result(10).text == "counted long"
+    connection.close()
+    time.sleep(7)
+    assert (ping(reading), ping(waiting)) == (404, 404)
+
+
 def test_a_thousand_aborted_calls_give_their_memory_back(stage):
     plane = stage.start_control_plane(limits__receipts_max=200)
     agent = stage.start_agent()
