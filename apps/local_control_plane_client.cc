@@ -19,10 +19,7 @@ class LocalControlPlaneClient final : public bridge::ControlPlaneClient {
   }
   void CloseSession(v1::SessionRef request,
                     bridge::Reply<v1::CloseSessionResponse> reply) override {
-    if (auto status = control_plane_.CloseSession(request.session_id()); !status.ok()) {
-      return reply(status);
-    }
-    reply(v1::CloseSessionResponse());
+    control_plane_.CloseSession(std::move(request), std::move(reply));
   }
 
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Invoke(v1::InvokeRequest request) override {

@@ -287,12 +287,15 @@ absl::StatusOr<v1::Session> ControlPlane::GetSession(const std::string& session_
   return impl_->ToProto(*session);
 }
 
-absl::Status ControlPlane::CloseSession(const std::string& session_id) {
-  if (impl_->plane.sessions.Find(session_id) == nullptr) {
-    return core::MakeError(absl::StatusCode::kNotFound, fmt::format("no session '{}'", session_id));
+void ControlPlane::CloseSession(v1::SessionRef ref, Reply<v1::CloseSessionResponse> reply) {
+  if (impl_->plane.sessions.Find(ref.session_id()) == nullptr) {
+    return reply(core::MakeError(absl::StatusCode::kNotFound,
+                                 fmt::format("no session '{}'", ref.session_id())));
   }
-  impl_->EndSession(session_id);
-  return absl::OkStatus();
+  impl_->EndSession(ref.session_id());
+  impl_->durable.WhenDurable([reply = std::move(reply)](const absl::Status&) mutable {
+    reply(v1::CloseSessionResponse());
+  });
 }
 
 // ---- calls --------------------------------------------------------------------------------------

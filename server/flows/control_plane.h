@@ -87,7 +87,8 @@ class ControlPlane {
 
   void OpenSession(v1::OpenSessionRequest request, Reply<v1::Session> reply);
   absl::StatusOr<v1::Session> GetSession(const std::string& session_id);
-  absl::Status CloseSession(const std::string& session_id);
+  // Replies when no restart can bring it back; a store that fails delays nobody. NotFound.
+  void CloseSession(v1::SessionRef ref, Reply<v1::CloseSessionResponse> reply);
 
   // Errors of the request itself (unknown session, no such seat, invalid arguments) come as an
   // Outcome of class REJECTED with a message, except NotFound for the session: the source's status.

@@ -233,14 +233,7 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
   grpc::ServerUnaryReactor* CloseSession(grpc::CallbackServerContext* context,
                                          const v1::SessionRef* request,
                                          v1::CloseSessionResponse* response) override {
-    return Unary(
-        context, request, response,
-        [](ControlPlane& plane, v1::SessionRef ref) -> absl::StatusOr<v1::CloseSessionResponse> {
-          if (auto status = plane.CloseSession(ref.session_id()); !status.ok()) {
-            return status;
-          }
-          return v1::CloseSessionResponse();
-        });
+    return UnaryLater(context, request, response, &ControlPlane::CloseSession);
   }
   grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context,
                                        const v1::SessionRef* request,

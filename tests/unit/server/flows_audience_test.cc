@@ -89,7 +89,7 @@ TEST_F(Audience, WishesAreSaidAgainOnANewLinkAndGoWithTheirSession) {
   loop.RunReady();
   auto back = Link("boot-1", 2);
   EXPECT_EQ(LastInterest(*back).resource_uris_size(), 1);
-  ASSERT_TRUE(plane->CloseSession(session).ok());
+  ASSERT_TRUE(CloseSession(session).ok());
   loop.RunReady();
   EXPECT_EQ(LastInterest(*back).resource_uris_size(), 0);
 }

@@ -624,6 +624,22 @@ TEST_F(DurableTest, WhatASuspensionHasCostIsToldInALaterTerm) {
   EXPECT_EQ(again->params(), std::vector<std::string>{R"({"say":3})"});
 }
 
+TEST_F(DurableTest, ASessionThatWasClosedIsNotBackAfterARestart) {
+  const std::string session = OpenSession();
+  disk.delay = absl::Milliseconds(5);
+  v1::SessionRef ref;
+  ref.set_session_id(session);
+  bool closed = false;
+  plane->CloseSession(
+      ref, [&](const absl::StatusOr<v1::CloseSessionResponse>& reply) { closed = reply.ok(); });
+  loop.RunReady();
+  EXPECT_FALSE(closed) << "a kill could bring it back still";
+  loop.RunFor(absl::Milliseconds(6));
+  EXPECT_TRUE(closed);
+  Restart();
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(session).status()));
+}
+
 TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   auto agent = Link();
   const std::string session = OpenSession();
@@ -633,7 +649,7 @@ TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   Log(*agent, call, 1, "a");
   agent->Result(call, 2);
   loop.RunReady();
-  EXPECT_TRUE(plane->CloseSession(session).ok());
+  EXPECT_TRUE(CloseSession(session).ok());
   loop.RunFor(absl::Seconds(3));
   for (const auto& [key, value] : disk.records) {
     EXPECT_TRUE(key.starts_with("receipts/") || key.starts_with("outcome/")) << key;

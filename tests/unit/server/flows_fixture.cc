@@ -266,6 +266,17 @@ std::string FlowsTest::OpenSession(std::string surface, std::string capabilities
   return id;
 }
 
+absl::Status FlowsTest::CloseSession(const std::string& session) {
+  v1::SessionRef ref;
+  ref.set_session_id(session);
+  absl::Status status = absl::UnavailableError("no reply");
+  plane->CloseSession(ref, [&](const absl::StatusOr<v1::CloseSessionResponse>& closed) {
+    status = closed.status();
+  });
+  loop.RunReady();
+  return status;
+}
+
 v1::InvokeRequest FlowsTest::Call(const std::string& session, const std::string& id,
                                   const std::string& tool) {
   v1::InvokeRequest request;

@@ -165,6 +165,7 @@ class FlowsTest : public testing::Test {
                                   std::string journal = "journal-1",
                                   std::vector<v1::CallState> calls = {}, uint64_t incarnation = 1);
   std::string OpenSession(std::string surface = "facade", std::string capabilities = "{}");
+  absl::Status CloseSession(const std::string& session);
   v1::InvokeRequest Call(const std::string& session, const std::string& id = "1",
                          const std::string& tool = "bake");
   std::unique_ptr<Caller> Invoke(v1::InvokeRequest request, bool pull = true);

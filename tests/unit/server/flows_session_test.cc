@@ -95,12 +95,12 @@ TEST_F(FlowsTest, ClosingASessionCancelsItsCallsAndEndsItsStreams) {
   auto caller = Invoke(Call(session));
   agent->Started(agent->TakeDispatch());
   loop.RunReady();
-  EXPECT_TRUE(plane->CloseSession(session).ok());
+  EXPECT_TRUE(CloseSession(session).ok());
   loop.RunReady();
   EXPECT_EQ(get->events.back().end().reason(), "session_ended");
   EXPECT_EQ(caller->outcome().reason(), v1::CANCELLED_SESSION_ENDED);
   EXPECT_TRUE(agent->Take(v1::ServerItem::kCancel));
-  EXPECT_TRUE(absl::IsNotFound(plane->CloseSession(session)));
+  EXPECT_TRUE(absl::IsNotFound(CloseSession(session)));
 }
 
 TEST_F(FlowsTest, ASessionAboutASeatHearsItsNotices) {
