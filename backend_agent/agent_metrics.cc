@@ -5,22 +5,16 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
+#include "core/telemetry/bounded_samples.h"
 
 namespace callboard::agent {
 namespace {
 
 void WritePerSeat(const std::vector<v1::SeatState>& seats,
-                  absl::FunctionRef<size_t(const v1::SeatState&)> of, core::MetricsText& text) {
-  size_t told = 0;
-  size_t others = 0;
-  for (const v1::SeatState& seat : seats) {
-    if (++told > kSeatsTold) {
-      others += of(seat);
-      continue;
-    }
-    text.Sample(of(seat), {{"seat", seat.seat_id()}, {"name", seat.name()}});
-  }
-  if (told > kSeatsTold) text.Sample(others, {{"seat", "other"}, {"name", "other"}});
+                  absl::FunctionRef<uint64_t(const v1::SeatState&)> value,
+                  core::MetricsText& text) {
+  core::BoundedSamples samples(text, "seat", "name");
+  for (const v1::SeatState& seat : seats) samples.Add(seat.seat_id(), seat.name(), value(seat));
 }
 
 void WriteCalls(const AgentGauges& gauges, core::MetricsText& text) {
@@ -68,11 +62,11 @@ void WriteMetrics(const AgentGauges& gauges, const std::vector<v1::SeatState>& s
   WritePerSeat(
       seats,
       [](const v1::SeatState& seat) {
-        return seat.health().endpoint() == v1::HEALTHY ? size_t{1} : size_t{0};
+        return seat.health().endpoint() == v1::HEALTHY ? uint64_t{1} : uint64_t{0};
       },
       text);
   text.Gauge("callboard_agent_seat_queue_depth", "Calls that wait for their turn at a seat.");
-  WritePerSeat(seats, [](const v1::SeatState& seat) { return size_t{seat.queue_depth()}; }, text);
+  WritePerSeat(seats, [](const v1::SeatState& seat) { return uint64_t{seat.queue_depth()}; }, text);
 }
 
 }  // namespace callboard::agent

@@ -9,8 +9,7 @@
 
 namespace callboard::agent {
 
-// docs/operations.md says what each means. Seats beyond kSeatsTold are told together.
-inline constexpr size_t kSeatsTold = 200;
+// docs/operations.md says what each means. Seats are bounded by core::BoundedSamples.
 void WriteMetrics(const AgentGauges& gauges, const std::vector<v1::SeatState>& seats,
                   core::MetricsText& text);
 

@@ -193,6 +193,7 @@ bool CallDesk::CheckTombstone(Port& port, const v1::Dispatch& dispatch) {
 
 void CallDesk::Reject(Port& port, const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
                       v1::Reason reason, v1::Certainty certainty, std::string detail) {
+  ++ended_[{outcome_class, reason}];
   v1::AgentItem item;
   v1::CallEvent* event = item.mutable_call_event();
   event->set_call_id(dispatch.call_id());

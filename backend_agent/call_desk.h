@@ -176,8 +176,8 @@ class CallDesk final : public CallObserver {
   bool AcceptKnown(Port& port, Call& call, const v1::Dispatch& dispatch);
   // True: the call may run.
   bool CheckTombstone(Port& port, const v1::Dispatch& dispatch);
-  static void Reject(Port& port, const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
-                     v1::Reason reason, v1::Certainty certainty, std::string detail);
+  void Reject(Port& port, const v1::Dispatch& dispatch, v1::OutcomeClass outcome_class,
+              v1::Reason reason, v1::Certainty certainty, std::string detail);
   void TakeAnswer(Call& call, uint64_t ask_n, bool is_error, Payload text);
   void OnAnswerChunk(Port& port, Call& call, const v1::Chunk& chunk);
   void Submit(Call& call, Payload params);

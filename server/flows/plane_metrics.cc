@@ -4,25 +4,12 @@
 #include <array>
 #include <string_view>
 
+#include "core/telemetry/bounded_samples.h"
+
 namespace callboard::server {
 namespace {
 
 constexpr std::array<std::string_view, 4> kPresences = {"linked", "detached", "stale", "dead"};
-
-template <class Of>
-void WritePerSeat(const SeatRegistry& seats, Of of, core::MetricsText& text) {
-  size_t told = 0;
-  uint64_t others = 0;
-  for (const auto& [id, seat] : seats.all()) {
-    if (seat.presence == Presence::kDead) continue;
-    if (++told > kSeatsTold) {
-      others += of(seat.state);
-      continue;
-    }
-    text.Sample(of(seat.state), {{"seat", id}, {"name", seats.DisplayName(seat)}});
-  }
-  if (told > kSeatsTold) text.Sample(others, {{"seat", "other"}, {"name", "other"}});
-}
 
 void WriteSeats(const SeatRegistry& seats, core::MetricsText& text) {
   std::array<size_t, kPresences.size()> present = {};
@@ -31,13 +18,17 @@ void WriteSeats(const SeatRegistry& seats, core::MetricsText& text) {
   for (size_t i = 0; i < kPresences.size(); ++i) {
     text.Sample(present[i], {{"presence", kPresences[i]}});
   }
+  const auto write_each = [&](auto value) {
+    core::BoundedSamples samples(text, "seat", "name");
+    for (const auto& [id, seat] : seats.all()) {
+      if (seat.presence == Presence::kDead) continue;
+      samples.Add(id, seats.DisplayName(seat), static_cast<uint64_t>(value(seat.state)));
+    }
+  };
   text.Gauge("callboard_seat_queue_depth", "Calls that wait for their turn at a seat.");
-  WritePerSeat(
-      seats, [](const v1::SeatState& state) { return uint64_t{state.queue_depth()}; }, text);
+  write_each([](const v1::SeatState& state) { return state.queue_depth(); });
   text.Gauge("callboard_seat_running", "Calls at work at a seat.");
-  WritePerSeat(
-      seats, [](const v1::SeatState& state) { return static_cast<uint64_t>(state.running_size()); },
-      text);
+  write_each([](const v1::SeatState& state) { return state.running_size(); });
 }
 
 void WriteLinks(const ControlPlaneGauges& gauges, core::MetricsText& text) {

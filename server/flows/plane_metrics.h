@@ -7,9 +7,7 @@
 
 namespace callboard::server {
 
-// docs/operations.md says what each means. Seats are told one by one up to kSeatsTold, the others
-// together, so that a farm does not become a series a machine.
-inline constexpr size_t kSeatsTold = 200;
+// docs/operations.md says what each means. Seats are bounded by core::BoundedSamples.
 void WriteMetrics(const Plane& plane, const ControlPlaneGauges& gauges, core::MetricsText& text);
 
 }  // namespace callboard::server
