@@ -134,7 +134,7 @@ def times_of(program, event):
 def test_fc_11_twenty_agents_come_back_after_their_gateway_was_away(stage):
     """Away for fifteen minutes in the full tier, for ten seconds else; the unit test of that name has the whole time, too."""
     away = 900 if FULL else 10
-    stage.start_control_plane()
+    stage.start_control_plane(budgets__heavy_call="2000s")
     agents = [
         start_agent(stage, f"a{n}", sys.executable, COUNTING_SERVER, "--file", stage.runs)
         for n in range(20)
@@ -154,6 +154,7 @@ def test_fc_11_twenty_agents_come_back_after_their_gateway_was_away(stage):
     back = []
     for agent in agents:
         # Every attempt fails but the last, and each that fails is told.
+        agent.wait_for("info link_up", count=2)
         failed = [when - killed for when in times_of(agent, "link_fails")]
         back.append(times_of(agent, "link_up")[-1] - opened)
         assert agent.running and len(failed) >= 1

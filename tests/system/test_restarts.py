@@ -3,6 +3,7 @@
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,17 @@ def test_restart_at_event_50_of_100(stage, node_modules, what, number):
 def test_orderly_restart_with_the_default_drain(stage, node_modules, what):
     need_full("an orderly restart that takes its ten seconds")
     restart_at_half(stage, node_modules, what, signal.SIGTERM, 400)
+
+
+def test_an_orderly_end_takes_no_longer_than_its_drain(stage):
+    stage.start_control_plane(bridge__drain="1s")
+    stage.start_agent()
+    call = stage.client().start_call("count", {"id": "cut", "ms": 4000}, timeout=30)
+    stage.wait_begun("cut")
+    wait_until(lambda: call.answer.event_ids, 5, "the call's stream is open")
+    started = time.monotonic()
+    assert stage.control_plane.terminate() == 0
+    assert 0.9 < time.monotonic() - started < 1.9
+    stage.restart_control_plane()
+    assert call.result(20).text == "counted cut"
+    assert stage.begun("cut") == 1
