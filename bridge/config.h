@@ -58,11 +58,11 @@ struct BridgeConfig {
   // A call of the facade without a progress token that is not done by then is answered with a job
   // (C13): many clients give up after 60 s. It goes on.
   absl::Duration envelope_after = absl::Seconds(45);
-  // The fallback when the control plane is silent. It tells with a call's stream how long the call
-  // may take; hard_margin later the bridge ends it. While that is not known: for calls between two
-  // events, on top of the run time the caller asked for. Exceeds the queue budget (10 min) plus the
-  // heaviest class (120 s).
+  // The fallback when the control plane is silent: for calls between two events, on top of the run
+  // time the caller asked for or the control plane tells. Exceeds the queue budget (10 min) plus
+  // the heaviest class (120 s).
   absl::Duration hard_wait = absl::Minutes(13);
+  // The same for a call whose events go on, after all the time that the control plane gives it.
   absl::Duration hard_margin = absl::Seconds(10);
   // The same for what the control plane answers from memory.
   absl::Duration unary_wait = absl::Seconds(30);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bridge/errors.h"
 #include "bridge/facade/rendering.h"
 #include "bridge/lasting_listen.h"
@@ -131,7 +133,7 @@ void RequestExchange::AskNext() {
 
 void RequestExchange::Heard() {
   heard_ = core_.loop.Now();
-  if (!bounded_) Restart(hard_wait_);
+  Restart(std::min(hard_wait_, hard_at_ - heard_));
 }
 
 void RequestExchange::Reattach() {
@@ -151,8 +153,10 @@ void RequestExchange::Reattach() {
 void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   call_id_ = accepted.call_id();
   if (accepted.hard_ms() != 0) {
-    bounded_ = true;
-    Restart(core::FromMillis(accepted.hard_ms()) + core_.config.hard_margin);
+    hard_at_ = heard_ + core::FromMillis(accepted.hard_ms()) + core_.config.hard_margin;
+    hard_wait_ =
+        std::max(hard_wait_, core_.config.hard_wait + core::FromMillis(accepted.long_run_ms()));
+    Heard();
   }
   if (accepted.has_id()) position_ = accepted.id();
   // Without an id it only tells which call this is.
@@ -223,8 +227,8 @@ void RequestExchange::BecomeJob() {
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
   job_timer_.Cancel();
   status_untold_ = false;
-  bounded_ = false;  // what is left is its body
-  Restart(hard_wait_);
+  hard_at_ = absl::InfiniteFuture();  // what is left is its body
+  Heard();
   if (spec_.status_wish != StatusWish::kNone) {
     ended_state_ = EndedAgentState(AgentReason(outcome));
     if (spec_.status_wish == StatusWish::kEvents && sse_.open()) {

@@ -108,7 +108,7 @@ class RequestExchange final : public Exchange {
   std::string instance_;
   std::string slug_;
   absl::Duration hard_wait_;
-  bool bounded_ = false;  // how long the call may take is known: no event moves the hard timer
+  absl::Time hard_at_ = absl::InfiniteFuture();  // all that the call may take, if that is known
   absl::Time started_;
   absl::Time heard_;  // the last event of the control plane
   // Of the last event of the call's stream that was written.

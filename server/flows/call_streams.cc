@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
@@ -47,7 +48,12 @@ bool CallFlow::OpenStream(LiveCall& call) {
     durable_.Announce(*stream);
   }
   ShowStatus(call);
-  call.source->Accept(std::move(stream), plane_.term, call.hard_at - Now());
+  v1::Accepted accepted;
+  accepted.set_hard_ms(core::ToMillis(call.hard_at - Now()));
+  if (call.run_budget > plane_.config.budgets.heavy_call) {
+    accepted.set_long_run_ms(core::ToMillis(call.run_budget));
+  }
+  call.source->Accept(std::move(stream), plane_.term, std::move(accepted));
   return true;
 }
 

@@ -4,8 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "core/runtime/milliseconds.h"
-
 namespace callboard::server {
 
 InvokeSource::InvokeSource(CallFlow& flow, const CallId& call, std::string session_id)
@@ -28,10 +26,8 @@ void InvokeSource::LetGo() {
   flow_.OnSourceGone(call_, true);
 }
 
-void InvokeSource::Accept(std::shared_ptr<Stream> stream, uint64_t term, absl::Duration hard_left) {
-  v1::Accepted accepted;
+void InvokeSource::Accept(std::shared_ptr<Stream> stream, uint64_t term, v1::Accepted accepted) {
   accepted.set_call_id(call_.str());
-  accepted.set_hard_ms(core::ToMillis(hard_left));
   if (!stream->session_id.empty()) {
     accepted.mutable_id()->set_stream(stream->number);
     accepted.mutable_id()->set_term(term);

@@ -330,20 +330,34 @@ TEST_F(Calls, WhoseControlPlaneStaysAwayEndByTheHardTimer) {
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
 }
 
-TEST_F(Calls, WhoseBudgetIsKnownEndWhenItIsOverWhateverHasBeenTold) {
+TEST_F(Calls, EndWhenAllTheirBudgetsAreOverWhateverIsToldMeanwhile) {
   Restart({.hard_wait = absl::Seconds(30), .hard_margin = absl::Seconds(5)});
   session_.clear();
   const Answer answer = Call();
   v1::InvokeEvent accepted = Accepted(5);
   accepted.mutable_accepted()->set_hard_ms(60'000);
   Push(accepted);
-  loop_.RunFor(absl::Seconds(45));
-  EXPECT_FALSE(answer->ended) << "a tool may be silent for all its time";
-  Push(Progress(5, 2));
-  loop_.RunFor(absl::Seconds(18));
+  for (uint64_t n = 2; n < 8; ++n) {
+    loop_.RunFor(absl::Seconds(10));
+    Push(Progress(5, n));
+  }
   EXPECT_FALSE(answer->ended);
-  loop_.RunFor(absl::Seconds(4));
+  loop_.RunFor(absl::Seconds(7));
   EXPECT_NE(answer->body.find(R"("reason":"hard_timer","certainty":"unknown")"), std::string::npos);
+  EXPECT_TRUE(answer->ended);
+}
+
+TEST_F(Calls, OfAToolThatMayRunForLongMayBeSilentAsLong) {
+  Restart({.hard_wait = absl::Seconds(30)});
+  session_.clear();
+  const Answer answer = Call();
+  v1::InvokeEvent accepted = Accepted(5);
+  accepted.mutable_accepted()->set_hard_ms(3'700'000);
+  accepted.mutable_accepted()->set_long_run_ms(3'600'000);
+  Push(accepted);
+  loop_.RunFor(absl::Minutes(59));
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Minutes(2));
   EXPECT_TRUE(answer->ended);
 }
 

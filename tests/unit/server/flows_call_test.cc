@@ -210,6 +210,13 @@ TEST_F(FlowsTest, WhoIsAcceptedIsToldHowLongTheCallMayTake) {
   loop.RunFor(absl::Milliseconds(250));
   ASSERT_TRUE(caller->accepted());
   EXPECT_EQ(caller->accepted()->hard_ms(), 39'750u);
+  EXPECT_EQ(caller->accepted()->long_run_ms(), 0u);
+  request.set_client_request_id("2");
+  request.set_run_ms(200'000);
+  auto longer = Invoke(request);
+  loop.RunFor(absl::Milliseconds(250));
+  ASSERT_TRUE(longer->accepted());
+  EXPECT_EQ(longer->accepted()->long_run_ms(), 200'000u);
 }
 
 TEST_F(FlowsTest, ACallerThatVanishesCancelsItsCallWhenItSaidSo) {
