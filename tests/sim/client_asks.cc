@@ -87,7 +87,9 @@ void SimClient::Answer(const std::string& raw_id, const std::string& mark, bool 
 // Answers what somebody else was asked.
 void SimClient::ForgeAnswer() {
   if (world_.asks.empty() || !session_) return;
-  const std::string& raw_id = world_.asks[world_.random.Below(world_.asks.size())];
+  // The newest is likely to be open still.
+  const size_t back = Chance(2) ? 0 : world_.random.Below(world_.asks.size());
+  const std::string& raw_id = world_.asks[world_.asks.size() - 1 - back];
   if (asked_.contains(raw_id)) return;
   world_.trace.Total("forged answers");
   world_.trace.Add(fmt::format("{} answers {}, which is not its own", name(), raw_id));
