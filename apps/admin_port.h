@@ -7,7 +7,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "apps/admin_settings.h"
+#include "apps/program_settings.h"
 #include "core/runtime/asio_event_loop.h"
 #include "core/runtime/watchdog.h"
 #include "core/telemetry/metrics_text.h"

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "core/runtime/strings.h"
-#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 namespace {
@@ -61,7 +60,6 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("queue.late_max", &out->seat.late_max);
   settings.Read("queue.silence_max", &out->seat.silence_max);
   settings.Read("seats.empty_life", &out->empty_seat_life);
-  settings.Read("runtime.watchdog", &out->watchdog);
 
   std::string transport = "auto";
   settings.ReadChoice("backend.transport", &transport, kTransports);
@@ -70,10 +68,7 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("backend.name", &out->backend_name);
   settings.Read("backend.url", &out->backend_url);
   settings.Read("backend.command", &out->backend_command);
-  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
-  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
-  const absl::Status admin = ReadAdminSettings(settings, &out->admin);
-  return settings.Finish({CheckBackend(*out), admin});
+  return settings.Finish({CheckBackend(*out), ReadProgramSettings(settings, out)});
 }
 
 bool IsHotAgentSetting(std::string_view key) {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "apps/admin_settings.h"
+#include "apps/program_settings.h"
 #include "apps/seat_roster.h"
 #include "backend_agent/agent.h"
 #include "backend_agent/mcp_seat.h"
@@ -17,17 +17,13 @@ namespace callboard::apps {
 
 // [admin], [backend], [link], [queue], [limits], [log], [runtime] and [labels] of callboard-agent's
 // configuration.
-struct AgentSettings {
+struct AgentSettings : ProgramSettings {
   agent::AgentConfig config;
   agent::SeatLimits seat;
   absl::Duration keepalive = absl::Seconds(5);
   absl::Duration empty_seat_life = absl::Hours(1);
   uint64_t spool_bytes_max = 1ull << 30;
-  absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
-  AdminSettings admin;
-  std::string log_level = "info";
-  std::string log_format = "text";
   // One server to serve, as by --name and --url or a command. The command is a shell's.
   std::string backend_name;
   std::string backend_url;

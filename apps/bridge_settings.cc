@@ -11,7 +11,6 @@
 #include "apps/read_count.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
-#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 namespace {
@@ -89,10 +88,7 @@ absl::Status ReadLoneBridgeSettings(core::Settings& settings, LoneBridgeSettings
   // Other bridges end sessions too: this one is to hear of it soon.
   out->bridge.config.session_recheck = absl::Seconds(5);
   const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
-  settings.Read("runtime.watchdog", &out->watchdog);
-  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
-  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
-  return settings.Finish({bridge, ReadAdminSettings(settings, &out->admin)});
+  return settings.Finish({bridge, ReadProgramSettings(settings, out)});
 }
 
 }  // namespace callboard::apps

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "apps/admin_settings.h"
+#include "apps/program_settings.h"
 #include "bridge/config.h"
 #include "core/config/settings.h"
 
@@ -26,12 +26,8 @@ struct BridgeSettings {
 absl::Status ReadBridgeSettings(core::Settings& settings, BridgeSettings* out);
 
 // The settings of callboard-bridge: [admin], [bridge], [log] and [runtime].
-struct LoneBridgeSettings {
+struct LoneBridgeSettings : ProgramSettings {
   BridgeSettings bridge;
-  AdminSettings admin;
-  std::string log_level = "info";               // log.level
-  std::string log_format = "text";              // log.format
-  absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
 };
 absl::Status ReadLoneBridgeSettings(core::Settings& settings, LoneBridgeSettings* out);
 

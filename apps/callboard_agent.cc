@@ -89,22 +89,17 @@ void TakeBackend(const AgentSettings& settings, Options* options) {
   }
 }
 
-// SIGHUP: what can change while the agent runs is taken, what cannot is named; a configuration with
-// a fault changes nothing.
 class Reload {
  public:
   Reload(Options options, SeatRoster& roster, EffectiveSettings effective)
       : options_(std::move(options)), roster_(roster), effective_(std::move(effective)) {}
 
   void Run() {
-    EffectiveSettings next;
-    auto settings = LoadSettings(options_.config, options_.assignments, ReadAgentSettings, &next);
-    if (!settings.ok()) {
-      return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(settings.status())}});
+    const auto settings =
+        ReloadSettings<AgentSettings>(options_, ReadAgentSettings, IsHotAgentSetting, &effective_);
+    if (!settings || !options_.backend_configured || settings->backend_name != options_.name) {
+      return;
     }
-    LogSettingsChange(TakeHotSettings(next, IsHotAgentSetting, &effective_));
-    if (options_.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
-    if (!options_.backend_configured || settings->backend_name != options_.name) return;
     Options changed = options_;
     TakeBackend(*settings, &changed);
     if (changed.url == options_.url && changed.command == options_.command) return;
@@ -217,26 +212,15 @@ int Main(int argc, char** argv) {
   }
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("agent");
   EffectiveSettings effective;
-  auto settings = LoadSettings(options.config, options.assignments, ReadAgentSettings, &effective);
+  auto settings = LoadSettings(options, ReadAgentSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
-  const auto level = LogLevelOf(options, settings->log_level);
-  if (!level.ok()) return Fail(level.status());
-  const auto format = LogFormatOf(options, settings->log_format);
-  if (!format.ok()) return Fail(format.status());
-  auto admin = AdminOf(options, settings->admin);
-  if (!admin.ok()) return Fail(admin.status());
-  settings->admin = *std::move(admin);
   settings->config.control_planes = *std::move(addresses);
   if (options.name.empty() && !settings->backend_name.empty()) {
     options.backend_configured = true;
     TakeBackend(*settings, &options);
   }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
-
-  core::StartLogging(*level, *format);
-  const int result = Serve(options, *std::move(settings), std::move(effective));
-  core::StopLogging();
-  return result;
+  return RunLogged(*settings, [&] { return Serve(options, *settings, std::move(effective)); });
 }
 
 }  // namespace

@@ -36,17 +36,7 @@ int Fail(const absl::Status& status) {
   return 2;
 }
 
-// SIGHUP: the log level is taken, all else that has changed is named; a fault changes nothing.
-void Reload(const Options& options, EffectiveSettings* effective) {
-  EffectiveSettings next;
-  auto settings = LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings, &next);
-  if (!settings.ok()) {
-    return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(settings.status())}});
-  }
-  LogSettingsChange(
-      TakeHotSettings(next, [](std::string_view key) { return key == "log.level"; }, effective));
-  if (options.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
-}
+bool IsHot(std::string_view key) { return key == "log.level"; }
 
 // Everything that lives as long as the process, in the order of construction.
 int Serve(const Options& options, const std::vector<std::string>& addresses,
@@ -79,7 +69,9 @@ int Serve(const Options& options, const std::vector<std::string>& addresses,
   std::printf("callboard-bridge ready http=%s:%u\n", options.host.c_str(), face.port());
   std::fflush(stdout);
 
-  auto hangups = OnHangup(loop, [&] { Reload(options, &effective); });
+  auto hangups = OnHangup(loop, [&] {
+    ReloadSettings<LoneBridgeSettings>(options, ReadLoneBridgeSettings, IsHot, &effective);
+  });
   auto signals = OnTermination(loop, [&] {
     core::LogInfo("draining", {{"grace", absl::FormatDuration(settings.bridge.drain)}});
     face.Drain(settings.bridge.drain, [&loop] { loop.Stop(); });
@@ -112,22 +104,11 @@ int Main(int argc, char** argv) {
   if (!addresses.ok()) return Fail(addresses.status());
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("bridge");
   EffectiveSettings effective;
-  auto settings =
-      LoadSettings(options.config, options.assignments, ReadLoneBridgeSettings, &effective);
+  auto settings = LoadSettings(options, ReadLoneBridgeSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
-  const auto level = LogLevelOf(options, settings->log_level);
-  if (!level.ok()) return Fail(level.status());
-  const auto format = LogFormatOf(options, settings->log_format);
-  if (!format.ok()) return Fail(format.status());
-  auto admin = AdminOf(options, settings->admin);
-  if (!admin.ok()) return Fail(admin.status());
-  settings->admin = *std::move(admin);
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
-
-  core::StartLogging(*level, *format);
-  const int result = Serve(options, *addresses, *std::move(settings), std::move(effective));
-  core::StopLogging();
-  return result;
+  return RunLogged(*settings,
+                   [&] { return Serve(options, *addresses, *settings, std::move(effective)); });
 }
 
 }  // namespace

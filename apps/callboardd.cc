@@ -41,8 +41,8 @@ struct Options : ProgramOptions {
   bool check_store = false;
 };
 
-// An orderly end waits that long for the store's last commit.
 constexpr uint64_t kMemoryStoreOutcomes = 64 << 20;
+// An orderly end waits that long for the store's last commit.
 constexpr absl::Duration kFlushMax = absl::Seconds(5);
 constexpr size_t kClusterIdChars = 32;
 
@@ -92,20 +92,14 @@ absl::StatusOr<OpenedStore> OpenStore(const Options& options, const ServerSettin
   return OpenedStore{*std::move(opened), sqlite};
 }
 
-// SIGHUP: what can change while callboardd runs is taken, what cannot is named; a configuration
-// with a fault changes nothing.
 void Reload(const Options& options, server::ControlPlane& control_plane, bridge::Bridge& bridge,
             EffectiveSettings* effective) {
-  EffectiveSettings next;
-  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings, &next);
-  absl::Status status = settings.status();
-  if (status.ok()) status = control_plane.Reconfigure(settings->budgets, settings->limits);
-  if (!status.ok()) {
-    return core::LogWarn("settings_not_reloaded", {{"reason", core::Message(status)}});
-  }
-  bridge.SetHardWait(settings->bridge.config.hard_wait);
-  LogSettingsChange(TakeHotSettings(next, IsHotServerSetting, effective));
-  if (options.log_level.empty()) core::SetLogLevel(LogLevelOf(settings->log_level));
+  const auto settings =
+      ReloadSettings<ServerSettings>(options, ReadServerSettings, IsHotServerSetting, effective,
+                                     [&control_plane](const ServerSettings& next) {
+                                       return control_plane.Reconfigure(next.budgets, next.limits);
+                                     });
+  if (settings) bridge.SetHardWait(settings->bridge.config.hard_wait);
 }
 
 // Everything that lives as long as the process, in the order of construction.
@@ -232,15 +226,8 @@ int Main(int argc, char** argv) {
 
   if (options.state_dir.empty()) options.state_dir = DefaultStateFolder("callboardd");
   EffectiveSettings effective;
-  auto settings = LoadSettings(options.config, options.assignments, ReadServerSettings, &effective);
+  auto settings = LoadSettings(options, ReadServerSettings, &effective);
   if (!settings.ok()) return Fail(settings.status());
-  const auto level = LogLevelOf(options, settings->log_level);
-  if (!level.ok()) return Fail(level.status());
-  const auto format = LogFormatOf(options, settings->log_format);
-  if (!format.ok()) return Fail(format.status());
-  auto admin = AdminOf(options, settings->admin);
-  if (!admin.ok()) return Fail(admin.status());
-  settings->admin = *std::move(admin);
   if (options.check_store) {
     const auto found = server::SqliteFile::Check(StorePath(options, *settings));
     if (!found.ok()) return Fail(found.status());
@@ -248,11 +235,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (auto status = EnsureFolder(options.state_dir); !status.ok()) return Fail(status);
-
-  core::StartLogging(*level, *format);
-  const int result = Serve(options, *settings, std::move(effective));
-  core::StopLogging();
-  return result;
+  return RunLogged(*settings, [&] { return Serve(options, *settings, std::move(effective)); });
 }
 
 }  // namespace

@@ -3,11 +3,22 @@
 
 #include <fmt/format.h>
 
-#include "apps/settings_source.h"
-#include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
+namespace {
+
+constexpr std::string_view kText = core::kLogFormats[0];
+constexpr std::string_view kJson = core::kLogFormats[1];
+
+core::LogLevel LevelOf(const ProgramSettings& settings) {
+  core::LogLevel level = core::LogLevel::kInfo;
+  core::ParseLogLevel(settings.log_level, &level);
+  return level;
+}
+
+}  // namespace
 
 void AddProgramOptions(CLI::App& app, const std::string& example, ProgramOptions* options) {
   app.set_version_flag("--version", CALLBOARD_VERSION);
@@ -24,29 +35,36 @@ void AddProgramOptions(CLI::App& app, const std::string& example, ProgramOptions
                  "setting admin.port");
 }
 
-absl::StatusOr<core::LogLevel> LogLevelOf(const ProgramOptions& options,
-                                          const std::string& configured) {
-  if (options.log_level.empty()) return LogLevelOf(configured);
-  core::LogLevel level = core::LogLevel::kInfo;
-  if (core::ParseLogLevel(options.log_level, &level)) return level;
-  return core::MakeError(
-      absl::StatusCode::kInvalidArgument,
-      fmt::format("--log-level {}: expected debug, info, warn, error or off", options.log_level));
+absl::Status ApplyOptions(const ProgramOptions& options, ProgramSettings* settings) {
+  if (!options.log_level.empty()) {
+    core::LogLevel level = core::LogLevel::kInfo;
+    if (!core::ParseLogLevel(options.log_level, &level)) {
+      return core::MakeError(absl::StatusCode::kInvalidArgument,
+                             fmt::format("--log-level {}: expected debug, info, warn, error or off",
+                                         options.log_level));
+    }
+    settings->log_level = options.log_level;
+  }
+  if (!options.log_format.empty()) {
+    if (options.log_format != kText && options.log_format != kJson) {
+      return core::MakeError(
+          absl::StatusCode::kInvalidArgument,
+          fmt::format("--log-format {}: expected text or json", options.log_format));
+    }
+    settings->log_format = options.log_format;
+  }
+  if (options.admin_port.empty()) return absl::OkStatus();
+  return ParseAdminPort("--admin-port", options.admin_port, &settings->admin.port);
 }
 
-absl::StatusOr<core::LogFormat> LogFormatOf(const ProgramOptions& options,
-                                            const std::string& configured) {
-  const std::string& name = options.log_format.empty() ? configured : options.log_format;
-  if (name == "text") return core::LogFormat::kText;
-  if (name == "json") return core::LogFormat::kJson;
-  return core::MakeError(absl::StatusCode::kInvalidArgument,
-                         fmt::format("--log-format {}: expected text or json", name));
-}
+void SetLogLevel(const ProgramSettings& settings) { core::SetLogLevel(LevelOf(settings)); }
 
-absl::StatusOr<AdminSettings> AdminOf(const ProgramOptions& options, AdminSettings configured) {
-  if (options.admin_port.empty()) return configured;
-  CALLBOARD_RETURN_IF_ERROR(ParseAdminPort("--admin-port", options.admin_port, &configured.port));
-  return configured;
+int RunLogged(const ProgramSettings& settings, absl::FunctionRef<int()> serve) {
+  core::StartLogging(LevelOf(settings), settings.log_format == kJson ? core::LogFormat::kJson
+                                                                     : core::LogFormat::kText);
+  const int result = serve();
+  core::StopLogging();
+  return result;
 }
 
 }  // namespace callboard::apps

@@ -9,7 +9,6 @@
 #include "apps/read_count.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
-#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 namespace {
@@ -82,13 +81,8 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
       budgets.queue + budgets.heavy_call + budgets.upper_wait_margin;
   out->bridge.config.hard_wait = call_hard_wait + budgets.upper_wait_margin;
   const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
-  settings.Read("runtime.watchdog", &out->watchdog);
-
   const absl::Status store = ReadStore(settings, out);
-
-  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
-  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
-  const absl::Status admin = ReadAdminSettings(settings, &out->admin);
+  const absl::Status program = ReadProgramSettings(settings, out);
 
   absl::Status hard_wait;
   if (out->bridge.config.hard_wait < call_hard_wait) {
@@ -99,7 +93,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
                                     absl::FormatDuration(out->bridge.config.hard_wait),
                                     absl::FormatDuration(call_hard_wait)));
   }
-  return settings.Finish({store, bridge, admin, hard_wait, server::CheckOrder(budgets)});
+  return settings.Finish({store, bridge, program, hard_wait, server::CheckOrder(budgets)});
 }
 
 bool IsHotServerSetting(std::string_view key) {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "apps/admin_settings.h"
 #include "apps/bridge_settings.h"
+#include "apps/program_settings.h"
 #include "core/config/settings.h"
 #include "server/domain/limits.h"
 
@@ -17,14 +17,10 @@ enum class StoreKind { kSqlite, kMemory };
 
 // [admin], [budgets], [limits], [cluster], [bridge], [log], [runtime] and [store] of callboardd's
 // configuration; docs/operations.md lists them.
-struct ServerSettings {
+struct ServerSettings : ProgramSettings {
   server::Budgets budgets;
   server::Limits limits;
   BridgeSettings bridge;
-  AdminSettings admin;
-  std::string log_level = "info";               // log.level
-  std::string log_format = "text";              // log.format
-  absl::Duration watchdog = absl::Seconds(10);  // runtime.watchdog; 0: none
   std::string alternates;                     // cluster.alternates: comma-separated, told to agents
   StoreKind store_kind = StoreKind::kSqlite;  // store.kind
   std::string store_path;                     // store.path; default: state folder

@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 #include "fmt/format.h"
 
 extern char** environ;
@@ -40,10 +42,8 @@ SettingsChange TakeHotSettings(const EffectiveSettings& next, bool (*hot)(std::s
   return change;
 }
 
-core::LogLevel LogLevelOf(const std::string& name) {
-  core::LogLevel level = core::LogLevel::kInfo;
-  core::ParseLogLevel(name, &level);
-  return level;
+void LogNotReloaded(const absl::Status& why) {
+  core::LogWarn("settings_not_reloaded", {{"reason", core::Message(why)}});
 }
 
 void LogSettingsChange(const SettingsChange& change) {

@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "core/config/settings.h"
-#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 
@@ -40,9 +39,8 @@ struct SettingsChange {
 };
 SettingsChange TakeHotSettings(const EffectiveSettings& next, bool (*hot)(std::string_view key),
                                EffectiveSettings* now);
-// Of a checked log.level.
-core::LogLevel LogLevelOf(const std::string& name);
-// Says so in the log.
+// Both say so in the log.
 void LogSettingsChange(const SettingsChange& change);
+void LogNotReloaded(const absl::Status& why);
 
 }  // namespace callboard::apps

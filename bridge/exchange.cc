@@ -18,20 +18,21 @@ class WaitingExchange final : public Exchange {
   }
 
   void Drain(bool last) override {
-    if (last) GiveUp("the server is shutting down", R"({"reason":"draining"})");
+    if (last) GiveUp(503, "the server is shutting down", R"({"reason":"draining"})");
   }
 
  private:
   void OnHardTimer() override {
     const std::string diagnostics = DiagnosticsOf(owner_.loop(), started_).Take();
     core::LogWarn("hard_timer", {{"diagnostics", diagnostics}});
-    GiveUp("the control plane did not answer in time",
+    GiveUp(504, "the control plane did not answer in time",
            core::SetMember(HardTimerData(/*started=*/false), "diagnostics", diagnostics));
   }
-  void GiveUp(std::string_view message, std::string_view data) {
+  void GiveUp(int status, std::string_view message, std::string_view data) {
     // What asks for no JSON-RPC response learns it from the status.
-    const int status = raw_id_.empty() ? 504 : 200;
-    answer_.RpcError(status, raw_id_, core::kServerError, message, data);
+    if (!raw_id_.empty()) status = 200;
+    answer_.RpcError(status, raw_id_, core::kServerError, message, data,
+                     status == 503 ? RetryAfter() : net::HeaderList());
     Finish();
   }
 

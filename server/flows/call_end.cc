@@ -303,11 +303,13 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     return;
   }
   LogEnd(call, ending, record == nullptr ? "" : record->tool);
+  bool session_changed = false;
   if (Session* session = plane_.sessions.Find(call.request.session_id()); session && first) {
     session->calls.erase(call.order);
     session->quiet_since = Now();
     if (ending.outcome == v1::RESULT) {
-      audience_.OnResult(*session, call.request.method(), call.request.params());
+      session_changed =
+          audience_.OnResult(*session, call.request.method(), call.request.params());
     }
   }
   UncountStarted(call);
@@ -340,6 +342,13 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     durable_.Append(*call.stream, {std::move(outcome), by_agent ? call.outcome_n : 0, call.attempt},
                     DurableLog::Wait::kDurable);
     if (call.record_kept) Record(call);
+  } else if (call.source != nullptr && session_changed) {
+    // What the session wants from now on is in the store before its client relies on it.
+    durable_.WhenDurable(lifetime_.Wrap(
+        [this, id = call.id, outcome = std::move(outcome)](const absl::Status&) mutable {
+          LiveCall* ended = Find(id);
+          if (ended != nullptr && ended->source) ended->source->SetOutcome(std::move(outcome));
+        }));
   } else if (call.source != nullptr) {
     call.source->SetOutcome(std::move(outcome));
   } else if (by_reference && !call.request.idempotency_key().empty()) {

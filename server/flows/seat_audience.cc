@@ -47,25 +47,26 @@ void SeatAudience::Remove(const std::string& session_id, const std::string& seat
   if (found->second.sessions.empty()) seats_.erase(found);
 }
 
-void SeatAudience::OnResult(Session& session, std::string_view method,
+bool SeatAudience::OnResult(Session& session, std::string_view method,
                             std::string_view raw_params) {
   auto found = seats_.find(session.seat_id);
-  if (found == seats_.end()) return;
+  if (found == seats_.end()) return false;
   if (method == "logging/setLevel") {
     session.log_level = core::FindString(raw_params, "level").value_or("");
   } else if (method == "resources/subscribe" || method == "resources/unsubscribe") {
     const auto uri = core::FindString(raw_params, "uri");
-    if (!uri) return;
+    if (!uri) return false;
     if (method == "resources/unsubscribe") {
       session.subscriptions.erase(*uri);
     } else if (session.subscriptions.size() < kSubscriptionsMax) {
       session.subscriptions.insert(*uri);
     }
   } else {
-    return;
+    return false;
   }
   durable_.TouchSession(session);
   Send(session.seat_id, found->second);
+  return true;
 }
 
 bool SeatAudience::KeepsSubscription(Session& session, std::string_view raw_params) {

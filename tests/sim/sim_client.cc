@@ -193,9 +193,11 @@ void SimClient::OnSession(Request& request) {
 // Whoever waits for a call of that session is told with it: it is over for this client.
 void SimClient::LoseSession(std::string_view why) {
   world_.trace.Add(fmt::format("{} has lost session {}: {}", name(), session_->nonce, why));
+  // Until its DELETE is confirmed a restart may bring it back, with what it wanted.
+  const bool gone_for_good = !session_->ended || why == "DELETE";
   for (const auto& [uri, wish] : session_->wishes) {
     const bool known = wish.state == Wish::State::kWanted || wish.state == Wish::State::kUnwanted;
-    if (!known) ever_unsure_.insert(uri);
+    if (!known || !gone_for_good) ever_unsure_.insert(uri);
   }
   session_.reset();
   for (auto& [key, call] : calls_) {

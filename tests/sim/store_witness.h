@@ -44,7 +44,10 @@ class StoreWitness {
       CheckShown(session, event.stream_event().id());
     }
     if (event.has_ask()) CheckShown(session, event.ask().id());
-    if (event.has_outcome()) CheckShown(session, event.outcome().id());
+    // Whoever ends its session has no stream to come back to.
+    if (event.has_outcome() && event.outcome().reason() != v1::CANCELLED_SESSION_ENDED) {
+      CheckShown(session, event.outcome().id());
+    }
   }
 
  private:

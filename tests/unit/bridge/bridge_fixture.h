@@ -118,6 +118,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   void Send(v1::SendRequest request, bridge::Reply<v1::SendResponse> reply) override {
     sent.push_back(std::move(request));
     if (!send_error.ok()) return reply(send_error);
+    if (hold_sends) return held_sends.push_back(std::move(reply));
     reply(v1::SendResponse());
   }
   void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
@@ -193,6 +194,8 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   }
 
   bool silent = false;
+  bool hold_sends = false;  // as a control plane whose store is slow
+  std::vector<bridge::Reply<v1::SendResponse>> held_sends;
   absl::Status open_error, send_error, load_error, list_error;
   int gets = 0;
   std::vector<v1::Session> sessions;

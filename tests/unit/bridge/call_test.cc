@@ -495,6 +495,22 @@ TEST_F(Calls, OfADrainAreStillAnsweredByTheirClients) {
   EXPECT_TRUE(stream->body.ends_with("event: close\nid: 5.0.1\ndata: {}\n\n")) << stream->body;
 }
 
+TEST_F(Calls, AnAnswerThatIsNotTakenBeforeTheDrainIsOverIsToBeSentAgain) {
+  Call();
+  plane_.hold_sends = true;
+  const Answer answer =
+      PostIn(session_, R"({"jsonrpc":"2.0","id":"ask-q1","result":{}})", "/mcp/maya-1");
+  EXPECT_EQ(answer->body, "");
+  bool done = false;
+  bridge_->Drain(absl::Seconds(10), [&] { done = true; });
+  loop_.RunFor(absl::Seconds(9));
+  EXPECT_FALSE(done);
+  loop_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(done);
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_EQ(answer->Header("Retry-After"), "2");
+}
+
 TEST_F(Calls, ABridgeMayBeDestroyedWhenItsDrainIsDone) {
   Call();
   bridge_->Drain(absl::Seconds(1), [&] { bridge_.reset(); });

@@ -63,6 +63,26 @@ TEST_F(DurableTest, ASessionGoesOnWithWhatItHasSetUp) {
   EXPECT_TRUE(absl::IsNotFound(plane->GetSession("0123").status()));
 }
 
+TEST_F(DurableTest, WhatASessionWantsIsStoredBeforeItsClientReliesOnIt) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto request = Call(session, "1");
+  request.set_method("resources/subscribe");
+  request.set_params(R"({"uri":"res://a"})");
+  auto caller = Invoke(request);
+  disk.delay = absl::Milliseconds(5);
+  agent->Result(agent->TakeDispatch(), 1, "{}");
+  loop.RunReady();
+  EXPECT_TRUE(caller->outcomes().empty()) << "a kill could still lose it";
+  loop.RunFor(absl::Milliseconds(6));
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  Restart();
+  auto back = Link("boot-1", 2);
+  const auto interest = back->Take(v1::ServerItem::kInterest);
+  ASSERT_TRUE(interest);
+  EXPECT_THAT(interest->interest().resource_uris(), ElementsAre("res://a"));
+}
+
 TEST_F(DurableTest, StreamsAreReplayedAcrossTermsInOrderWithoutGapOrDuplicate) {
   auto agent = Link();
   const std::string session = OpenSession();

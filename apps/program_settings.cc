@@ -1,11 +1,12 @@
-// Implementation of the admin port's settings.
-#include "apps/admin_settings.h"
+// Implementation of the common settings.
+#include "apps/program_settings.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 
 namespace callboard::apps {
 
@@ -26,11 +27,14 @@ absl::Status ParseAdminPort(std::string_view name, std::string_view text,
   return absl::OkStatus();
 }
 
-absl::Status ReadAdminSettings(core::Settings& settings, AdminSettings* out) {
-  settings.Read("admin.host", &out->host);
-  std::string port = out->port ? fmt::format("{}", *out->port) : "off";
+absl::Status ReadProgramSettings(core::Settings& settings, ProgramSettings* out) {
+  settings.ReadChoice("log.level", &out->log_level, core::kLogLevels);
+  settings.ReadChoice("log.format", &out->log_format, core::kLogFormats);
+  settings.Read("runtime.watchdog", &out->watchdog);
+  settings.Read("admin.host", &out->admin.host);
+  std::string port = out->admin.port ? fmt::format("{}", *out->admin.port) : "off";
   settings.Read("admin.port", &port);
-  return ParseAdminPort("admin.port", port, &out->port);
+  return ParseAdminPort("admin.port", port, &out->admin.port);
 }
 
 }  // namespace callboard::apps
