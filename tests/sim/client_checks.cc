@@ -57,6 +57,8 @@ bool SimClient::OnItem(uint64_t key, SseItem item) {
     }
     return true;
   }
+  // One that was not open yet when the end began has this alone.
+  if (item.event == "close") request.told_of_drain = true;
   if (item.id) CheckId(request, item);
   if (item.text.empty() || item.event == "close") return true;
   TakeMessage(item.text, request.kind, request.call);
