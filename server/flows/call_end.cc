@@ -308,8 +308,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     session->calls.erase(call.order);
     session->quiet_since = Now();
     if (ending.outcome == v1::RESULT) {
-      session_changed =
-          audience_.OnResult(*session, call.request.method(), call.request.params());
+      session_changed = audience_.OnResult(*session, call.request.method(), call.request.params());
     }
   }
   UncountStarted(call);

@@ -37,8 +37,8 @@ class SeatAudience {
   void Add(const Session& session);
   void Remove(const std::string& session_id, const std::string& seat_id);
 
-  // A request of the session has had a result: what it wishes from now on. True: that is new, and to
-  // be durable before the client is told.
+  // A request of the session has had a result: what it wishes from now on. True: that is new, and
+  // to be durable before the client is told.
   bool OnResult(Session& session, std::string_view method, std::string_view raw_params);
   // True: the backend need not hear of this resources/unsubscribe, as others are subscribed.
   bool KeepsSubscription(Session& session, std::string_view raw_params);

@@ -127,7 +127,8 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
       return OnBatchEnd(request, status);
     case Kind::kListen:
       listen_request_ = 0;
-      if (current && status.ok() && request.sse && world_.plane_drains() &&
+      // Of a session that its client has ended it just ends.
+      if (current && status.ok() && request.sse && world_.plane_drains() && !session_->ended &&
           !request.told_of_drain) {
         world_.trace.Violate("a listening stream is told of the end of the control plane", name());
       }
