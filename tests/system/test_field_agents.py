@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import json
-import os
 import re
 import signal
 import socket
@@ -13,10 +12,9 @@ import time
 
 import pytest
 
+from conftest import FULL
 from stage import BINARIES, COUNTING_SERVER, wait_until
 from tcp_proxy import TcpProxy
-
-FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 
 
 def start_agent(stage, name, *backend):

@@ -2,15 +2,13 @@
 
 import http.client
 import json
-import os
 import time
 
 import pytest
 
+from conftest import FULL
 from mcp_http import McpClient
 from stage import wait_until
-
-FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 
 
 def facade(stage, **settings):

@@ -3,13 +3,13 @@
 import hashlib
 import http.client
 import json
-import os
 import random
 import shutil
 import sys
 import threading
 import time
 
+from conftest import FULL
 from counting_server import pattern
 from mcp_http import McpClient, read_events
 from stage import wait_until
@@ -18,7 +18,6 @@ from test_clients import CLIENTS, facts, values
 from test_field_agents import start_agent
 from test_restarts import EVENT_SERVER
 
-FULL = os.environ.get("CALLBOARD_TEST_TIER") == "full"
 ROUNDS = 10 if FULL else 2
 SEATS, SESSIONS, CALLS_EACH = 20, 50, 4
 IN_FLIGHT = SESSIONS * CALLS_EACH
