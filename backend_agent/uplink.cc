@@ -381,9 +381,11 @@ bool Uplink::Fill(FrameBuilder& frame) {
   // Several frames under way instead of one as large as the limit: whenever the peer has taken one,
   // another call's small event gets its turn, and the path does not run dry meanwhile.
   frame.Narrow(std::min(limit / kFramesUnderWay, limit - static_cast<size_t>(unreceived)));
+  const int control = frame.frame().items_size();
   owner_.FillData(frame);
-  if (frame.empty() && unreceived == 0) {
-    // With nothing under way even an item larger than that may go.
+  if (frame.frame().items_size() == control && unreceived == 0) {
+    // With nothing under way even an item larger than that may go; behind pongs and heartbeats too,
+    // as on a quiet link there is one whenever the peer confirms.
     frame.Widen();
     owner_.FillData(frame);
   }

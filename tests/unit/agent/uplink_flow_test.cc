@@ -269,6 +269,23 @@ TEST_F(UplinkFlow, VerdictSettleForgetsQueuedAndFinishedCalls) {
   EXPECT_TRUE(Events(done).empty());
 }
 
+TEST_F(UplinkFlow, AnItemLargerThanAFramesShareGoesBehindAPongToo) {
+  config.limits.link_unreceived_max = 60'000;  // a frame's share is a third
+  StartLinked();
+  plane.confirm = false;
+  const std::string call = Begin('a');
+  End(call, agent::Payload(Text(40'000)));
+  EXPECT_EQ(Events(call).size(), 1u) << "what was told of its beginning is under way";
+  // On a quiet link only pings confirm, and each has its pong in the frame.
+  v1::ServerItem ping;
+  ping.mutable_ping()->set_token(1);
+  plane.confirm = true;
+  plane.Send(ping);
+  plane.confirm = false;
+  loop.RunReady();
+  EXPECT_EQ(OutcomeOf(call).body().inline_(), Text(40'000));
+}
+
 TEST_F(UplinkFlow, ReportsWhatItHasReceivedWithoutBeingAsked) {
   StartLinked();
   const size_t frames = plane.frames;
