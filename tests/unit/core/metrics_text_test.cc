@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <regex>
+#include <string>
 
 #include "core/telemetry/process_metrics.h"
 
@@ -58,9 +58,9 @@ TEST(ProcessMetrics, TellWhatTheSystemKnowsOfThisProcess) {
   WriteProcessMetrics(text);
   const std::string figures = text.Take();
   const auto value = [&](const std::string& name) {
-    std::smatch found;
-    const std::regex line("(^|\n)" + name + " ([0-9.e+-]+)\n");
-    return std::regex_search(figures, found, line) ? std::stod(found[2]) : -1.0;
+    const std::string start = "\n" + name + " ";
+    const size_t at = figures.find(start);
+    return at == std::string::npos ? -1.0 : std::stod(figures.substr(at + start.size()));
   };
   EXPECT_GT(value("process_resident_memory_bytes"), 1e6);
   EXPECT_GT(value("process_virtual_memory_bytes"), value("process_resident_memory_bytes"));
