@@ -54,7 +54,10 @@ class Daemon {
       plane_ = std::make_unique<server::ControlPlane>(loop, random_, *offload_, *store_,
                                                       server::ControlPlaneConfig{"plane", {}, {}});
       client_ = apps::MakeLocalControlPlaneClient(*plane_);
-      bridge_ = std::make_unique<bridge::Bridge>(loop, random_, *client_, bridge::BridgeConfig{});
+      // Answers are plain on a slow machine too.
+      bridge::BridgeConfig config;
+      config.open_stream_after = absl::Seconds(20);
+      bridge_ = std::make_unique<bridge::Bridge>(loop, random_, *client_, std::move(config));
       http_ = std::make_unique<net::HttpServer>(
           loop, net::HttpServerLimits{},
           [this](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
