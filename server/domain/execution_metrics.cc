@@ -29,14 +29,14 @@ v1::Reason ExecutionMetrics::Known(v1::Reason reason) {
 }
 
 void ExecutionMetrics::PhaseLeft(v1::CallPhase from, v1::CallPhase to, absl::Duration stayed) {
-  --open_[from];
-  ++open_[to];
+  --Open(from);
+  ++Open(to);
   stays_.try_emplace(from, kStays).first->second.Observe(stayed);
 }
 
 void ExecutionMetrics::Ended(v1::CallPhase last, absl::Duration stayed, v1::OutcomeClass outcome,
                              bool is_error, v1::Reason reason, absl::Duration age) {
-  --open_[last];
+  --Open(last);
   stays_.try_emplace(last, kStays).first->second.Observe(stayed);
   const bool result = outcome == v1::RESULT;
   (result ? result_ages_ : failure_ages_).Observe(age);
@@ -57,7 +57,7 @@ void ExecutionMetrics::BeginAnew() {
 void ExecutionMetrics::Write(core::MetricsText& text) const {
   text.Gauge("callboard_calls_open", "Calls that have not ended, by state.");
   for (const v1::CallPhase phase : kOpenPhases) {
-    text.Sample(open_[phase], {{"state", PhaseLabel(phase)}});
+    text.Sample(open_[static_cast<size_t>(phase)], {{"state", PhaseLabel(phase)}});
   }
   text.Histogram("callboard_call_state_seconds",
                  "How long calls stayed in a state they have left.");

@@ -17,7 +17,7 @@ namespace callboard::server {
 // number of phases, outcomes and reasons there are.
 class ExecutionMetrics {
  public:
-  void Opened(v1::CallPhase phase) { ++open_[phase]; }
+  void Opened(v1::CallPhase phase) { ++Open(phase); }
   void PhaseLeft(v1::CallPhase from, v1::CallPhase to, absl::Duration stayed);
   // An open call of that phase has ended at the age `age`.
   void Ended(v1::CallPhase last, absl::Duration stayed, v1::OutcomeClass outcome, bool is_error,
@@ -42,6 +42,7 @@ class ExecutionMetrics {
       absl::Milliseconds(10), absl::Milliseconds(100), absl::Seconds(1), absl::Seconds(10),
       absl::Minutes(1),       absl::Minutes(10),       absl::Hours(1)};
 
+  uint64_t& Open(v1::CallPhase phase) { return open_[static_cast<size_t>(phase)]; }
   // Peers may be newer.
   static v1::Reason Known(v1::Reason reason);
 
