@@ -38,10 +38,10 @@ class Server:
     def ask(self, call, n):
         """The content of the client's answer."""
         number = f"{call}-{n}"
-        self._asked[number] = Future()
+        answer = self._asked[number] = Future()
         self.write({"id": number, "method": "elicitation/create",
                     "params": {"message": str(n), "requestedSchema": QUESTION}})
-        return self._asked[number].result(60).get("content")
+        return answer.result(60).get("content")
 
     def tell(self, call, arguments, token):
         answers = []
