@@ -22,7 +22,7 @@ net::HttpServerLimits MakeLimits() {
   return limits;
 }
 
-bool IsLoopback(std::string_view host) {
+bool IsLoopbackHost(std::string_view host) {
   return host == "127.0.0.1" || host == "[::1]" || host == "::1" ||
          absl::EqualsIgnoreCase(core::ToAbsl(host), "localhost");
 }
@@ -70,7 +70,7 @@ std::string AdminPort::address() const { return fmt::format("{}:{}", host_, port
 bool AdminPort::MayAsk(const net::HttpRequest& request) const {
   if (request.Header("Origin") != nullptr) return false;
   const std::string* const host = request.Header("Host");
-  return host == nullptr || !IsLoopback(host_) || IsLoopback(net::HostOf(*host));
+  return host == nullptr || !IsLoopbackHost(host_) || IsLoopbackHost(net::HostOf(*host));
 }
 
 void AdminPort::Handle(const net::HttpRequest& request, net::HttpResponder& responder) {

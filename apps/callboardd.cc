@@ -62,18 +62,15 @@ std::string StorePath(const Options& options, const ServerSettings& settings) {
   return settings.store_path.empty() ? options.state_dir + "/callboard.db" : settings.store_path;
 }
 
-struct OpenedStore {
-  std::unique_ptr<server::Store> store;
-  const server::SqliteStore* sqlite = nullptr;  // the same, if it is one
-};
-
-absl::StatusOr<OpenedStore> OpenStore(const Options& options, const ServerSettings& settings,
-                                      core::EventLoop& loop, core::Random& random) {
+absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
+                                                         const ServerSettings& settings,
+                                                         core::EventLoop& loop,
+                                                         core::Random& random) {
   const std::string id_file = options.state_dir + "/cluster_id";
   if (settings.store_kind == StoreKind::kMemory) {
     auto cluster_id = StableId(id_file, random);
     if (!cluster_id.ok()) return cluster_id.status();
-    return OpenedStore{std::make_unique<server::MemoryStore>(loop, *cluster_id)};
+    return std::make_unique<server::MemoryStore>(loop, *cluster_id);
   }
   server::SqliteStoreConfig config;
   config.path = StorePath(options, settings);
@@ -86,10 +83,7 @@ absl::StatusOr<OpenedStore> OpenStore(const Options& options, const ServerSettin
   config.pending_bytes_max = settings.store_pending_bytes_max;
   config.hold_max = settings.store_hold_max;
   config.stall_max = settings.store_stall_max;
-  auto opened = server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
-  if (!opened.ok()) return opened.status();
-  const server::SqliteStore* const sqlite = opened->get();
-  return OpenedStore{*std::move(opened), sqlite};
+  return server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
 }
 
 void Reload(const Options& options, server::ControlPlane& control_plane, bridge::Bridge& bridge,
@@ -109,7 +103,7 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   auto offload = core::MakeThreadOffload(loop);
   auto opened = OpenStore(options, settings, loop, random);
   if (!opened.ok()) return Fail(opened.status());
-  server::Store& store = *opened->store;
+  server::Store& store = **opened;
   auto control_plane_id = StableId(options.state_dir + "/control_plane_id", random);
   if (!control_plane_id.ok()) return Fail(control_plane_id.status());
   server::ControlPlaneConfig config;
@@ -143,7 +137,6 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   auto admin = AdminPort::Open(loop, settings.admin, [&](core::MetricsText& text) {
     face.WriteMetrics(text);
     control_plane.WriteMetrics(text);
-    if (opened->sqlite != nullptr) opened->sqlite->WriteMetrics(text);
   });
   if (!admin.ok()) return Fail(admin.status());
   face.Serve();

@@ -70,6 +70,7 @@ void WriteMetrics(const Plane& plane, const ControlPlaneGauges& gauges, core::Me
   WriteSeats(plane.seats, text);
   text.Gauge("callboard_store_up", "0 while nothing becomes durable.")
       .Sample(plane.store.status().ok());
+  plane.store.WriteMetrics(text);
 }
 
 }  // namespace callboard::server

@@ -8,6 +8,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/telemetry/metrics_text.h"
 
 namespace callboard::server {
 
@@ -46,6 +47,8 @@ class Store {
       absl::AnyInvocable<void(absl::StatusOr<std::vector<StoreRecord>>)> callback) = 0;
   // OK, or why nothing becomes durable at present.
   virtual absl::Status status() const = 0;
+  // Its own figures, if it has any.
+  virtual void WriteMetrics(core::MetricsText&) const {}
 };
 
 }  // namespace callboard::server

@@ -66,7 +66,7 @@ class SqliteStore final : public Store {
   absl::Status status() const override { return status_; }
 
   StoreGauges gauges() const;
-  void WriteMetrics(core::MetricsText& text) const;
+  void WriteMetrics(core::MetricsText& text) const override;
 
  private:
   SqliteStore(core::EventLoop& loop, std::unique_ptr<core::Offload> disk,

@@ -200,6 +200,17 @@ def serve(handler, port):
     listener.serve_forever()
 
 
+def serve_as_asked(on_stdio, on_http):
+    """Over stdio, or with --http PORT over HTTP."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--http", type=int)
+    options = parser.parse_args()
+    if options.http is None:
+        on_stdio()
+    else:
+        on_http(options.http)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--file", required=True)

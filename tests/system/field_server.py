@@ -12,7 +12,6 @@ slow {ms, text}; ask {method, ms} asks the client, takes that back after ms and 
 came; seen {} answers with the ids of all calls and of all cancels so far.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -20,7 +19,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler
 
-from counting_server import serve
+from counting_server import serve, serve_as_asked
 
 ODD_TEXT = (
     "a\u2028b\u2029c\u0085d\re\nf\t\u0000\u007f\u200b\ufeff\u00a0\U0001f3ac"
@@ -199,15 +198,5 @@ def serve_http(port):
     serve(Handler, port)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--http", type=int)
-    options = parser.parse_args()
-    if options.http is None:
-        serve_stdio()
-    else:
-        serve_http(options.http)
-
-
 if __name__ == "__main__":
-    main()
+    serve_as_asked(serve_stdio, serve_http)

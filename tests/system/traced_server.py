@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """An MCP server whose one tool, trace, answers with the trace context it was called with; stdio, or HTTP with --http PORT."""
 
-import argparse
 import json
 from http.server import BaseHTTPRequestHandler
 
-from counting_server import serve, serve_stdio
+from counting_server import serve, serve_as_asked, serve_stdio
 
 TOOLS = [{"name": "trace", "description": "Tells its trace context", "inputSchema": {"type": "object"}}]
 NAMES = ("traceparent", "tracestate", "baggage")
@@ -61,15 +60,5 @@ def serve_http(server, port):
     serve(Handler, port)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--http", type=int)
-    options = parser.parse_args()
-    if options.http is None:
-        serve_stdio(Server())
-    else:
-        serve_http(Server(), options.http)
-
-
 if __name__ == "__main__":
-    main()
+    serve_as_asked(lambda: serve_stdio(Server()), lambda port: serve_http(Server(), port))

@@ -10,10 +10,7 @@ class Audience : public FlowsTest {
   // A request of the session that its seat answers with {}.
   void Ask(FakeAgent& agent, const std::string& session, const std::string& method,
            const std::string& params) {
-    v1::InvokeRequest request = Call(session, std::to_string(++last_id_));
-    request.set_method(method);
-    request.set_params(params);
-    auto caller = Invoke(std::move(request));
+    auto caller = Invoke(Request(session, std::to_string(++last_id_), method, params));
     if (auto item = agent.Take(v1::ServerItem::kDispatch)) {
       agent.Result(item->dispatch(), 1, "{}");
       loop.RunReady();

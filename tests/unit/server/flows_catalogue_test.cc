@@ -23,15 +23,9 @@ TEST_F(FlowsTest, AsksForAListOnceAndServesItByDigest) {
   EXPECT_EQ(plane->ListInstances({}).instances(0).tools(), 3u);
 }
 
-void TellState(FakeAgent& agent, uint64_t incarnation, const std::string& digest) {
-  v1::AgentItem item;
-  *item.mutable_seat_state() = FakeAgent::Seat(incarnation, digest);
-  agent.Say(std::move(item));
-}
-
 TEST_F(FlowsTest, AListIsAskedForAgainOnceItsAgentHasIt) {
   auto agent = Link();
-  TellState(*agent, 1, "d1");
+  agent->TellState(1, "d1");
   loop.RunReady();
   EXPECT_EQ(agent->Take(v1::ServerItem::kCatalogueWant)->catalogue_want().digest(), "d1");
   agent->Cut();
@@ -42,7 +36,7 @@ TEST_F(FlowsTest, AListIsAskedForAgainOnceItsAgentHasIt) {
   loop.RunReady();
   EXPECT_FALSE(back->Take(v1::ServerItem::kCatalogueWant));
   for (const char* digest : {"d1", "d2", "d1"}) {
-    TellState(*back, 1, digest);
+    back->TellState(1, digest);
     loop.RunReady();
     const auto want = back->Take(v1::ServerItem::kCatalogueWant);
     ASSERT_TRUE(want) << digest;
@@ -52,9 +46,7 @@ TEST_F(FlowsTest, AListIsAskedForAgainOnceItsAgentHasIt) {
 
 // The seat has a list of another digest and is asked for it.
 v1::AgentItem Delta(FakeAgent& agent, const std::string& digest, const std::string& base) {
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
-  agent.Say(std::move(state));
+  agent.TellState(1, digest);
   v1::AgentItem item;
   item.mutable_catalogue()->set_seat_id(kSeat);
   item.mutable_catalogue()->set_digest(digest);
@@ -106,9 +98,7 @@ TEST_F(FlowsTest, ListThatIsNotWhatItsDigestSaysIsRefusedAndWantedOnceMore) {
   auto agent = Link();
   const std::string text = R"({"tools":[{"name":"bake"}]})";
   const std::string digest = core::Sha256Hex(text);
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
-  agent->Say(state);
+  agent->TellState(1, digest);
   v1::AgentItem list;
   list.mutable_catalogue()->set_seat_id(kSeat);
   list.mutable_catalogue()->set_digest(digest);
@@ -125,7 +115,7 @@ TEST_F(FlowsTest, ListThatIsNotWhatItsDigestSaysIsRefusedAndWantedOnceMore) {
   agent->Say(list);
   loop.RunReady();
   EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant)) << "a second time it is left alone";
-  agent->Say(state);
+  agent->TellState(1, digest);
   loop.RunReady();
   EXPECT_FALSE(agent->Take(v1::ServerItem::kCatalogueWant));
 
@@ -140,9 +130,7 @@ TEST_F(FlowsTest, LargeListThatIsNotWhatItsDigestSaysIsRefused) {
   auto agent = Link();
   const std::string text =
       R"({"tools":[{"name":"bake","description":")" + std::string(300 << 10, 'x') + R"("}]})";
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(1, core::Sha256Hex(text));
-  agent->Say(state);
+  agent->TellState(1, core::Sha256Hex(text));
   loop.RunReady();
   auto tell = [&](char fill) {
     std::string sent = text;

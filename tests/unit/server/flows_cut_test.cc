@@ -54,10 +54,7 @@ TEST_F(FlowsTest, AnEventThatARestartedAgentCannotEndGivesWayToTheOutcome) {
   auto caller = Invoke(Call(OpenSession()));
   const v1::Dispatch call = agent->TakeDispatch();
   agent->Started(call);
-  v1::AgentItem ask;
-  ask.mutable_call_event()->set_call_id(call.call_id());
-  ask.mutable_call_event()->set_attempt(call.attempt());
-  ask.mutable_call_event()->set_n(2);
+  v1::AgentItem ask = FakeAgent::Event(call, 2);
   ask.mutable_call_event()->mutable_ask()->set_method("roots/list");
   ask.mutable_call_event()->mutable_ask()->mutable_params()->set_size(100'000);
   agent->Say(std::move(ask));
@@ -150,9 +147,7 @@ TEST_F(FlowsTest, WhatWaitsForARestartedAgentIsSentWhenItsSeatIsThere) {
   auto back = Link("boot-2", 1, "journal-1", {}, 0);
   EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
   EXPECT_TRUE(caller->outcomes().empty());
-  v1::AgentItem found;
-  *found.mutable_seat_state() = FakeAgent::Seat(1);
-  back->Say(std::move(found));
+  back->TellState(1);
   loop.RunReady();
   const v1::Dispatch again = back->TakeDispatch();
   EXPECT_EQ(again.call_id(), call.call_id());
@@ -295,9 +290,7 @@ TEST_F(FlowsTest, ANewProcessOfTheSeatEndsWhatRanInTheFormerOne) {
   auto caller = Invoke(Call(OpenSession()));
   const v1::Dispatch call = agent->TakeDispatch();
   agent->Started(call);
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(2);
-  agent->Say(std::move(state));
+  agent->TellState(2);
   loop.RunFor(absl::Milliseconds(900));
   EXPECT_TRUE(caller->outcomes().empty());
   loop.RunFor(absl::Milliseconds(200));
@@ -310,9 +303,7 @@ TEST_F(FlowsTest, ASessionIsToldOnceThatItsSeatHasBeenRestarted) {
   const std::string session = OpenSession();
   auto first = Invoke(Call(session, "1"));
   agent->Result(agent->TakeDispatch(), 1);
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(2);
-  agent->Say(std::move(state));
+  agent->TellState(2);
   loop.RunReady();
   auto refused = Invoke(Call(session, "2"));
   EXPECT_EQ(refused->outcome().reason(), v1::WRONG_INCARNATION);

@@ -24,10 +24,7 @@ class DurableTest : public FlowsTest {
     return id;
   }
   static void Log(FakeAgent& agent, const v1::Dispatch& call, uint64_t n, const std::string& text) {
-    v1::AgentItem item;
-    item.mutable_call_event()->set_call_id(call.call_id());
-    item.mutable_call_event()->set_attempt(call.attempt());
-    item.mutable_call_event()->set_n(n);
+    v1::AgentItem item = FakeAgent::Event(call, n);
     item.mutable_call_event()->mutable_log()->set_inline_(R"({"level":"info","data":")" + text +
                                                           R"("})");
     agent.Say(std::move(item));
@@ -44,10 +41,7 @@ class DurableTest : public FlowsTest {
 TEST_F(DurableTest, ASessionGoesOnWithWhatItHasSetUp) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);
-  auto request = Call(session, "1");
-  request.set_method("logging/setLevel");
-  request.set_params(R"({"level":"error"})");
-  auto caller = Invoke(request);
+  auto caller = Invoke(Request(session, "1", "logging/setLevel", R"({"level":"error"})"));
   agent->Result(agent->TakeDispatch(), 1, "{}");
   loop.RunReady();
   const uint64_t term = plane->term();
@@ -66,10 +60,7 @@ TEST_F(DurableTest, ASessionGoesOnWithWhatItHasSetUp) {
 TEST_F(DurableTest, WhatASessionWantsIsStoredBeforeItsClientReliesOnIt) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);
-  auto request = Call(session, "1");
-  request.set_method("resources/subscribe");
-  request.set_params(R"({"uri":"res://a"})");
-  auto caller = Invoke(request);
+  auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
   disk.delay = absl::Milliseconds(5);
   agent->Result(agent->TakeDispatch(), 1, "{}");
   loop.RunReady();
@@ -359,13 +350,7 @@ TEST_F(DurableTest, AnAnswerAndACancelThatWereAcceptedSurvive) {
   const std::string session = OpenSession("facade", R"({"elicitation":{}})");
   auto asking = Streamed(session, "1");
   const v1::Dispatch call = agent->TakeDispatch();
-  v1::AgentItem ask;
-  ask.mutable_call_event()->set_call_id(call.call_id());
-  ask.mutable_call_event()->set_attempt(1);
-  ask.mutable_call_event()->set_n(1);
-  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
-  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
-  agent->Say(std::move(ask));
+  agent->Ask(call, 1);
   auto cancelled = Invoke(Call(session, "2"));
   const v1::Dispatch other = agent->TakeDispatch();
   agent->Started(other);
@@ -580,10 +565,7 @@ TEST_F(DurableTest, WhatWasTakenAndKeptNowhereIsToldAsAGapBesideWhatIsStored) {
 TEST_F(DurableTest, SessionsAreToldOnceMoreThatListsAndResourcesMayHaveChanged) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);
-  auto request = Call(session, "1");
-  request.set_method("resources/subscribe");
-  request.set_params(R"({"uri":"scene://a"})");
-  auto caller = Invoke(request);
+  auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"scene://a"})"));
   agent->Result(agent->TakeDispatch(), 1, "{}");
   auto get = Listen(session, 0);
   const uint64_t term = plane->term();

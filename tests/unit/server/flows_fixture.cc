@@ -141,12 +141,18 @@ v1::Dispatch FakeAgent::TakeDispatch() {
   return item ? item->dispatch() : v1::Dispatch();
 }
 
-v1::AgentItem FakeAgent::Event(const v1::Dispatch& call, uint64_t n) const {
+v1::AgentItem FakeAgent::Event(const v1::Dispatch& call, uint64_t n) {
   v1::AgentItem item;
   item.mutable_call_event()->set_call_id(call.call_id());
   item.mutable_call_event()->set_attempt(call.attempt());
   item.mutable_call_event()->set_n(n);
   return item;
+}
+
+void FakeAgent::TellState(uint64_t incarnation, std::string digest) {
+  v1::AgentItem item;
+  *item.mutable_seat_state() = Seat(incarnation, std::move(digest));
+  Say(std::move(item));
 }
 
 void FakeAgent::Queued(const v1::Dispatch& call, uint64_t n, uint32_t ahead) {
@@ -277,6 +283,14 @@ absl::Status FlowsTest::CloseSession(const std::string& session) {
   return status;
 }
 
+v1::InvokeRequest FlowsTest::Request(const std::string& session, const std::string& id,
+                                     std::string method, std::string params) {
+  v1::InvokeRequest request = Call(session, id);
+  request.set_method(std::move(method));
+  request.set_params(std::move(params));
+  return request;
+}
+
 v1::InvokeRequest FlowsTest::Call(const std::string& session, const std::string& id,
                                   const std::string& tool) {
   v1::InvokeRequest request;
@@ -367,9 +381,7 @@ std::string FlowsTest::GiveList(FakeAgent& agent, const std::string& version,
       R"("inputSchema":{"type":"object"}},{"name":"load_skill","inputSchema":{"type":"object"}})" +
       more + "]}";
   const std::string digest = core::Sha256Hex(list);
-  v1::AgentItem state;
-  *state.mutable_seat_state() = FakeAgent::Seat(1, digest);
-  agent.Say(std::move(state));
+  agent.TellState(1, digest);
   loop.RunReady();
   auto want = agent.Take(v1::ServerItem::kCatalogueWant);
   EXPECT_EQ(want ? want->catalogue_want().digest() : "no list was wanted", digest);

@@ -42,6 +42,9 @@ class FakeAgent {
   // The next dispatch; fails the test if none has come.
   v1::Dispatch TakeDispatch();
 
+  // An event of the call, to be filled.
+  static v1::AgentItem Event(const v1::Dispatch& call, uint64_t n);
+  void TellState(uint64_t incarnation, std::string digest = "");
   void Queued(const v1::Dispatch& call, uint64_t n, uint32_t ahead);
   void Started(const v1::Dispatch& call, uint64_t n = 1, uint64_t incarnation = 1);
   void Progress(const v1::Dispatch& call, uint64_t n, const std::string& params);
@@ -66,7 +69,6 @@ class FakeAgent {
 
  private:
   struct End;
-  v1::AgentItem Event(const v1::Dispatch& call, uint64_t n) const;
   void OnFrame(v1::ServerFrame frame);
 
   tests::VirtualLoop& loop_;
@@ -168,6 +170,9 @@ class FlowsTest : public testing::Test {
   absl::Status CloseSession(const std::string& session);
   v1::InvokeRequest Call(const std::string& session, const std::string& id = "1",
                          const std::string& tool = "bake");
+  // Of any method.
+  v1::InvokeRequest Request(const std::string& session, const std::string& id, std::string method,
+                            std::string params);
   std::unique_ptr<Caller> Invoke(v1::InvokeRequest request, bool pull = true);
   std::unique_ptr<Listener> Listen(const std::string& session, uint64_t stream,
                                    std::optional<uint64_t> after_n = std::nullopt);

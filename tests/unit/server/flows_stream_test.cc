@@ -421,10 +421,7 @@ TEST_F(Asked, AfterARestartAnAskWaitsForItsClientAsLong) {
 }
 
 v1::AgentItem TakenBack(const v1::Dispatch& call, uint64_t n) {
-  v1::AgentItem item;
-  item.mutable_call_event()->set_call_id(call.call_id());
-  item.mutable_call_event()->set_attempt(1);
-  item.mutable_call_event()->set_n(n);
+  v1::AgentItem item = FakeAgent::Event(call, n);
   v1::MethodEvent& cancelled = *item.mutable_call_event()->mutable_notification();
   cancelled.set_method("notifications/cancelled");
   cancelled.set_ask_n(1);
