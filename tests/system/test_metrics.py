@@ -135,8 +135,10 @@ def test_calls_sessions_and_streams_are_counted_as_they_happen(stage):
     assert agent.value("callboard_agent_link_up", address=f"127.0.0.1:{stage.grpc_port}") == 1
 
     # One runs, two wait for their turn: states, and the queue of the seat.
-    running = [client.start_call("count", {"id": f"q{n}", "ms": 1200}) for n in range(3)]
+    # The first is long: both others have arrived before it ends, on a slow machine too.
+    running = [client.start_call("count", {"id": "q0", "ms": 4000})]
     stage.wait_begun("q0")
+    running += [client.start_call("count", {"id": f"q{n}", "ms": 1200}) for n in (1, 2)]
     wait_for_figure(stage, 2, "callboard_calls_open", state="queued")
     wait_until(lambda: figures(stage).total("callboard_seat_queue_depth", name="counting") == 2, 5,
                "two calls wait at the seat")
