@@ -341,6 +341,12 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     durable_.Append(*call.stream, {std::move(outcome), by_agent ? call.outcome_n : 0, call.attempt},
                     DurableLog::Wait::kDurable);
     if (call.record_kept) Record(call);
+    if (!by_reference) {
+      // The stream has all of it, and its receipt becomes durable behind it.
+      const CallId id = call.id;
+      OnDelivered(id);
+      return TellFollowers(id);
+    }
   } else if (call.source != nullptr && session_changed) {
     // What the session wants from now on is in the store before its client relies on it.
     durable_.WhenDurable(lifetime_.Wrap(

@@ -229,7 +229,7 @@ void SimClient::RudeAct() {
 void SimClient::ReadSlowly(uint64_t request) {
   After(Between(200, 1'500), [this, request] {
     const auto at = requests_.find(request);
-    if (at == requests_.end()) return;
+    if (at == requests_.end() || at->second->stopped) return;
     at->second->paused = !at->second->paused;
     at->second->exchange->PauseBody(at->second->paused);
     ReadSlowly(request);
@@ -262,7 +262,7 @@ void SimClient::RudeTurn(uint64_t key) {
       // Stops reading.
       const auto at = requests_.find(request);
       if (at == requests_.end()) return;
-      at->second->paused = true;
+      at->second->stopped = true;
       at->second->exchange->PauseBody(true);
       After(Between(5'000, 50'000), [this, key, request] {
         requests_.erase(request);

@@ -43,8 +43,9 @@ class SimClient::Request final : public net::HttpResponseSink {
   std::string session;  // nonce
   int status = 0;
   bool sse = false;
-  bool paused = false;
-  bool gap = false;  // a gap was announced
+  bool paused = false;   // for a moment, as a slow reader does
+  bool stopped = false;  // reading, for good
+  bool gap = false;      // a gap was announced
   bool told_of_drain = false;
   net::HttpResponseHead head;
   std::string body;

@@ -279,7 +279,7 @@ void SimClient::Tick() {
   const absl::Time now = world_.loop.Now();
   std::vector<uint64_t> idle;
   for (const auto& [key, request] : requests_) {
-    if (now - request->last_byte > world_.read_idle && !request->paused) idle.push_back(key);
+    if (now - request->last_byte > world_.read_idle && !request->stopped) idle.push_back(key);
   }
   for (const uint64_t key : idle) {
     const auto at = requests_.find(key);
