@@ -1,4 +1,4 @@
-// Names of calls: sixteen random bytes, kept by value so that tables of calls need no allocation.
+// Names of calls: sixteen bytes, kept by value so that tables of calls need no allocation.
 #pragma once
 
 #include <array>
@@ -13,15 +13,20 @@
 
 namespace callboard::server {
 
-// Unique in the world; it is also the receipt a caller may ask for later.
+// Unique in the world; it is also the receipt a caller may ask for later. A UUID of version 7
+// (RFC 9562, 5.7): the time comes first, so that calls of the same time are neighbours in the
+// store, then 74 random bits.
 struct CallId {
   std::array<char, 16> bytes{};
 
-  static CallId New(core::Random& random) {
+  static CallId New(core::Random& random, int64_t unix_ms) {
     CallId id;
-    for (size_t half = 0; half < 2; ++half) {
-      const uint64_t value = random.Next64();
-      std::memcpy(id.bytes.data() + half * 8, &value, 8);
+    const uint64_t first =
+        (static_cast<uint64_t>(unix_ms) << 16) | 0x7000 | (random.Next64() >> 52);
+    const uint64_t second = (uint64_t{2} << 62) | (random.Next64() >> 2);
+    for (size_t i = 0; i < 8; ++i) {
+      id.bytes[i] = static_cast<char>(first >> (56 - 8 * i));
+      id.bytes[8 + i] = static_cast<char>(second >> (56 - 8 * i));
     }
     return id;
   }
@@ -41,8 +46,8 @@ struct CallId {
 
   template <class H>
   friend H AbslHashValue(H state, const CallId& id) {
-    uint64_t half = 0;  // random already: one half spreads well enough
-    std::memcpy(&half, id.bytes.data(), 8);
+    uint64_t half = 0;  // the random one spreads well enough
+    std::memcpy(&half, id.bytes.data() + 8, 8);
     return H::combine(std::move(state), half);
   }
 };

@@ -74,6 +74,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
   int64_t readable = 0;
   uint64_t barrier = 0;    // the newest item that must be durable before it is shown
   uint64_t stored_to = 0;  // this term's items up to here have been given to the store
+  bool recorded = false;   // so has a record of its own
   std::deque<StoredRange> stored;
   StreamPosition former_last;  // newest event of former terms; {0, 0}: none
   // What the bounds have cost: all up to this event, and how many.

@@ -43,7 +43,9 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   record.mutable_call()->set_seat_id(call.seat_id);
   record.set_agent_id(call.agent_id);
   record.set_journal_id(call.recorded_journal);
-  if (call.stream != nullptr) record.set_stream(call.stream->number);
+  if (call.stream != nullptr && !call.stream->session_id.empty()) {
+    record.set_stream(call.stream->number);
+  }
   record.set_lane(call.lane);
   record.set_read_only(call.read_only);
   record.set_idempotent(call.idempotent);

@@ -493,7 +493,7 @@ bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
   AgentSession* link = seat == nullptr ? nullptr : agents_->LinkOf(seat->agent_id);
   if (link == nullptr) return false;
   v1::Dispatch& dispatch = *link->outbox().Control().mutable_dispatch();
-  dispatch.set_call_id(CallId::New(plane_.random).str());
+  dispatch.set_call_id(CallId::New(plane_.random, plane_.UnixMs(Now())).str());
   dispatch.set_attempt(1);
   dispatch.set_owner_term(plane_.term);
   dispatch.set_seat_id(session.seat_id);

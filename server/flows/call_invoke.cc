@@ -94,7 +94,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
     done.mutable_body()->set_inline_("{}");
     return std::make_unique<EndedCallSource>(std::move(done));
   }
-  call.id = CallId::New(plane_.random);
+  call.id = CallId::New(plane_.random, plane_.UnixMs(call.created));
   const std::string& request_id = call.request.client_request_id();
   const std::string session_id = call.request.session_id();
   if (session != nullptr && !request_id.empty() &&

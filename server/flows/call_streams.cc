@@ -43,7 +43,7 @@ bool CallFlow::OpenStream(LiveCall& call) {
   }
   call.stream = stream;
   if (!stream->session_id.empty()) {
-    // In this order: a stream that the store knows has its call.
+    // In this order: the call's record says that there is a stream.
     Record(call);
     durable_.Announce(*stream);
   }

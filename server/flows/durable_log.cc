@@ -19,10 +19,11 @@ constexpr uint64_t kRangesOfBound = 64;
 constexpr size_t kRangesLookedAt = 1'024;
 constexpr size_t kRecordOverhead = 128;
 
-std::string Encode(const StreamItem& item) {
+std::string Encode(const StreamItem& item, const std::string& session_id) {
   v1::EventRecord record;
   if (const auto* outcome = std::get_if<v1::CallOutcome>(&item.event)) {
     *record.mutable_outcome() = *outcome;
+    record.set_session_id(session_id);
   } else if (const auto* ask = std::get_if<v1::AskEvent>(&item.event)) {
     *record.mutable_ask() = *ask;
   } else {
@@ -192,15 +193,25 @@ void DurableLog::RetryPatient() {
 // ---- streams ------------------------------------------------------------------------------------
 
 void DurableLog::Announce(Stream& stream) {
+  if (stream.call_id.empty() || stream.dropped > 0) PutRecord(stream);
+  if (stream.readable != Stream::kUnannounced) return;
+  batch_.streams.emplace_back(stream.weak_from_this(), stream.log.last());
+  ScheduleFlush();
+  if (core::Planted(core::PlantedBug::kShownBeforeDurable)) stream.readable = 0;
+}
+
+void DurableLog::PutRecord(Stream& stream) {
   v1::StreamRecord record;
-  record.set_call_id(stream.call_id);
+  if (!stream.call_id.empty()) {
+    record.set_call_id(stream.call_id);
+    record.set_session_id(stream.session_id);
+    record.set_number(stream.number);
+  }
   record.mutable_dropped_through()->set_term(stream.dropped_through.term);
   record.mutable_dropped_through()->set_n(stream.dropped_through.n);
   record.set_dropped(stream.dropped);
-  Put(StoreKey::OfStream(stream.session_id, stream.number), record.SerializeAsString());
-  if (stream.readable != Stream::kUnannounced) return;
-  batch_.streams.emplace_back(stream.weak_from_this(), stream.log.last());
-  if (core::Planted(core::PlantedBug::kShownBeforeDurable)) stream.readable = 0;
+  Put(StoreKey::OfStream(stream), record.SerializeAsString());
+  stream.recorded = true;
 }
 
 void DurableLog::ShowUnwaited(Stream& stream) {
@@ -248,11 +259,12 @@ void DurableLog::Show(Stream& stream, uint64_t n) {
 
 void DurableLog::PutAll(Stream& stream) {
   if (stream.session_id.empty()) return;
+  const std::string events = StoreKey::EventsOf(stream);
   for (uint64_t n = std::max(stream.stored_to, stream.log.floor()) + 1; n <= stream.log.last();
        ++n) {
-    std::string value = Encode(*stream.log.Find(n));
+    std::string value = Encode(*stream.log.Find(n), stream.session_id);
     CountStored(stream, n, value.size() + kRecordOverhead);
-    Put(StoreKey::OfEvent(stream.session_id, stream.number, {plane_.term, n}), std::move(value));
+    Put(StoreKey::OfEvent(events, {plane_.term, n}), std::move(value));
   }
   stream.stored_to = stream.log.last();
   EvictDisk();
@@ -288,12 +300,11 @@ void DurableLog::Restore(Stream& stream, std::deque<StoredRange> ranges) {
   stream.stored = std::move(ranges);
 }
 
-void DurableLog::Read(const std::string& session_id, uint64_t stream, StreamPosition after,
-                      StreamPosition to, size_t limit,
-                      absl::AnyInvocable<void(std::vector<StreamItem>)> callback) {
+void DurableLog::Read(const std::string& events, StreamPosition after, StreamPosition to,
+                      size_t limit, absl::AnyInvocable<void(std::vector<StreamItem>)> callback) {
   Flush();  // what was put in this turn is to be found
-  plane_.store.Read(StoreKey::OfEvent(session_id, stream, {after.term, after.n + 1}),
-                    StoreKey::OfEvent(session_id, stream, {to.term, to.n + 1}), limit,
+  plane_.store.Read(StoreKey::OfEvent(events, {after.term, after.n + 1}),
+                    StoreKey::OfEvent(events, {to.term, to.n + 1}), limit,
                     lifetime_.Wrap([callback = std::move(callback)](
                                        absl::StatusOr<std::vector<StoreRecord>> records) mutable {
                       std::vector<StreamItem> items;
@@ -311,15 +322,20 @@ void DurableLog::Read(const std::string& session_id, uint64_t stream, StreamPosi
 
 // ---- what is dropped ----------------------------------------------------------------------------
 
+void DurableLog::EraseRange(const Stream& stream, const StoredRange& range) {
+  const std::string events = StoreKey::EventsOf(stream);
+  for (uint64_t n = range.first; n <= range.last; ++n) {
+    Put(StoreKey::OfEvent(events, {range.term, n}), "");
+  }
+  by_age_.erase(range.age);
+  disk_bytes_ -= range.bytes;
+}
+
 // The oldest range of the stream.
 void DurableLog::DropRange(Stream& stream) {
   const StoredRange range = stream.stored.front();
   stream.stored.pop_front();
-  by_age_.erase(range.age);
-  disk_bytes_ -= range.bytes;
-  for (uint64_t n = range.first; n <= range.last; ++n) {
-    Put(StoreKey::OfEvent(stream.session_id, stream.number, {range.term, n}), "");
-  }
+  EraseRange(stream, range);
   if (range.term == plane_.term) plane_.sessions.Trim(stream, range.last);
   stream.dropped_through = {range.term, range.last};
   stream.dropped += range.last - range.first + 1;
@@ -334,14 +350,8 @@ void DurableLog::EvictDisk() {
 }
 
 void DurableLog::OnDropped(Stream& stream) {
-  Put(StoreKey::OfStream(stream.session_id, stream.number), "");
-  for (const StoredRange& range : stream.stored) {
-    by_age_.erase(range.age);
-    disk_bytes_ -= range.bytes;
-    for (uint64_t n = range.first; n <= range.last; ++n) {
-      Put(StoreKey::OfEvent(stream.session_id, stream.number, {range.term, n}), "");
-    }
-  }
+  if (stream.recorded) Put(StoreKey::OfStream(stream), "");
+  for (const StoredRange& range : stream.stored) EraseRange(stream, range);
   stream.stored.clear();
   // From now on it lives by its holders alone.
   stream.barrier = 0;

@@ -49,15 +49,17 @@ class DurableLog {
   void Flush();
 
   // ---- streams ----
-  // The stream's existence is put; nothing of it is shown before that is durable.
+  // What was dropped of the stream is put, and that it exists (for a call's, by the record of the
+  // call, which was put before); nothing of it is shown before that is durable.
   void Announce(Stream& stream);
   void Append(Stream& stream, StreamItem item, Wait wait);
   // Puts what memory holds of it and the store does not.
   void PutAll(Stream& stream);
   // Items after `after`, up to `to` (of this term), at most `limit`, in order; those that are gone
-  // are left out. `callback` runs inline or later, unless this is destroyed first.
-  void Read(const std::string& session_id, uint64_t stream, StreamPosition after, StreamPosition to,
-            size_t limit, absl::AnyInvocable<void(std::vector<StreamItem>)> callback);
+  // are left out. `events`: StoreKey::EventsOf the stream. `callback` runs inline or later, unless
+  // this is destroyed first.
+  void Read(const std::string& events, StreamPosition after, StreamPosition to, size_t limit,
+            absl::AnyInvocable<void(std::vector<StreamItem>)> callback);
   // What the store holds of a stream of former terms, in order.
   void Restore(Stream& stream, std::deque<StoredRange> ranges);
 
@@ -77,10 +79,12 @@ class DurableLog {
 
   void ScheduleFlush();
   void OnDurable(uint64_t position, const absl::Status& status);
+  void PutRecord(Stream& stream);
   void Show(Stream& stream, uint64_t n);
   void ShowUnwaited(Stream& stream);
   void CountStored(Stream& stream, uint64_t n, size_t bytes);
   void DropRange(Stream& stream);
+  void EraseRange(const Stream& stream, const StoredRange& range);
   void OnDropped(Stream& stream);
   void EvictDisk();
   void DropRead();

@@ -18,12 +18,14 @@ namespace {
 constexpr size_t kRangeEvents = 256;
 
 struct StoredStream {
-  std::optional<v1::StreamRecord> record;
+  std::string session_id;  // empty: nothing says whose it is
+  uint64_t number = 0;
+  bool recorded = false;
+  v1::StreamRecord record;
   std::deque<StoredRange> ranges;
   std::map<uint32_t, uint64_t> have_n;  // by attempt of its call
   std::optional<CallFlow::StoredOutcome> outcome;
 };
-using StreamName = std::pair<std::string, uint64_t>;  // session, number
 
 // The store's records by kind. Reads them once; events are looked at and let go.
 class Loaded {
@@ -33,36 +35,92 @@ class Loaded {
   void Take(const StoreRecord& record) {
     const auto key = StoreKey::Parse(record.key);
     if (!key) return;  // of a newer build
+    if (key->former) {
+      former_.push_back(record);
+      return;
+    }
     switch (key->kind) {
       case StoreKey::Kind::kSession:
         (void)sessions[key->session_id].ParseFromString(record.value);
         return;
       case StoreKey::Kind::kStream:
-        (void)streams[{key->session_id, key->number}].record.emplace().ParseFromString(
-            record.value);
-        return;
+        return TakeStream(StreamOf(*key), record);
       case StoreKey::Kind::kEvent:
-        return TakeEvent(*key, record);
+        return TakeEvent(*key, StreamOf(*key), record);
       case StoreKey::Kind::kCall:
-        (void)calls[key->call].ParseFromString(record.value);
-        return;
+        return TakeCall(*key->call, record);
       case StoreKey::Kind::kOutcome:
-        return TakeOutcome(*key, record);
+        return TakeOutcome(*key->call, record);
       case StoreKey::Kind::kReceipts:
         (void)receipts[key->number].ParseFromString(record.value);
         return;
     }
   }
 
+  // What a former build wrote under other keys moves to those of today.
+  void AdoptFormer() {
+    std::map<std::pair<std::string, uint64_t>, CallId> calls_of;
+    for (const StoreRecord& record : former_) {
+      const StoreKey key = *StoreKey::Parse(record.key);
+      v1::StreamRecord stream;
+      if (key.kind != StoreKey::Kind::kStream || !stream.ParseFromString(record.value)) continue;
+      const auto call = CallId::From(stream.call_id());
+      if (!call) continue;
+      calls_of[{key.session_id, key.number}] = *call;
+      stream.set_session_id(key.session_id);
+      stream.set_number(key.number);
+      Adopt({StoreKey::OfCall(*call) + "/stream", stream.SerializeAsString()});
+    }
+    for (StoreRecord& record : former_) {
+      const StoreKey key = *StoreKey::Parse(record.key);
+      durable_.Put(record.key, "");
+      if (key.kind == StoreKey::Kind::kOutcome) {
+        Adopt({StoreKey::OfOutcome(*key.call), std::move(record.value)});
+      } else if (const auto call = calls_of.find({key.session_id, key.number});
+                 call != calls_of.end() && key.kind == StoreKey::Kind::kEvent) {
+        Adopt({StoreKey::OfEvent(StoreKey::OfCall(call->second) + "/event/", key.position),
+               std::move(record.value)});
+      }
+    }
+    former_.clear();
+  }
+
   std::map<std::string, v1::SessionRecord> sessions;
-  std::map<StreamName, StoredStream> streams;
+  std::map<std::string, StoredStream> own_streams;  // by session
+  std::map<CallId, StoredStream> call_streams;
   std::map<CallId, v1::CallRecord> calls;
   std::map<CallId, std::pair<size_t, CallFlow::StoredOutcome>> outcomes;  // and their size
   std::map<uint64_t, v1::ReceiptBlock> receipts;
 
  private:
-  void TakeEvent(const StoreKey& key, const StoreRecord& record) {
-    StoredStream& stream = streams[{key.session_id, key.number}];
+  void Adopt(StoreRecord record) {
+    Take(record);
+    durable_.Put(std::move(record.key), std::move(record.value));
+  }
+
+  StoredStream& StreamOf(const StoreKey& key) {
+    if (key.call) return call_streams[*key.call];
+    StoredStream& own = own_streams[key.session_id];
+    own.session_id = key.session_id;
+    return own;
+  }
+
+  static void TakeStream(StoredStream& stream, const StoreRecord& record) {
+    stream.recorded = stream.record.ParseFromString(record.value);
+    if (stream.record.call_id().empty()) return;
+    stream.session_id = stream.record.session_id();
+    stream.number = stream.record.number();
+  }
+
+  void TakeCall(const CallId& id, const StoreRecord& record) {
+    v1::CallRecord& call = calls[id];
+    if (!call.ParseFromString(record.value) || call.stream() == 0) return;
+    StoredStream& stream = call_streams[id];
+    stream.session_id = call.request().session_id();
+    stream.number = call.stream();
+  }
+
+  void TakeEvent(const StoreKey& key, StoredStream& stream, const StoreRecord& record) {
     v1::EventRecord event;
     if (!event.ParseFromString(record.value)) return durable_.Put(record.key, "");
     StoredRange* range = stream.ranges.empty() ? nullptr : &stream.ranges.back();
@@ -77,20 +135,25 @@ class Loaded {
     uint64_t& have_n = stream.have_n[event.attempt()];
     have_n = std::max(have_n, event.call_n());
     if (!event.has_outcome()) return;
+    if (!event.session_id().empty()) {
+      stream.session_id = event.session_id();
+      stream.number = event.outcome().id().stream();
+    }
     stream.outcome.emplace();
     stream.outcome->outcome = std::move(*event.mutable_outcome());
     stream.outcome->call_n = event.call_n();
     if (stream.outcome->outcome.body().has_inline_()) stream.outcome->outcome.clear_body();
   }
 
-  void TakeOutcome(const StoreKey& key, const StoreRecord& record) {
-    auto& [size, stored] = outcomes[key.call];
+  void TakeOutcome(const CallId& id, const StoreRecord& record) {
+    auto& [size, stored] = outcomes[id];
     size = record.value.size();
     if (!stored.outcome.ParseFromString(record.value)) size = 0;
     stored.outcome.clear_body();
   }
 
   DurableLog& durable_;
+  std::vector<StoreRecord> former_;
 };
 
 void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience) {
@@ -109,31 +172,42 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience)
   }
 }
 
-void RestoreStreams(Loaded& loaded, Plane& plane, DurableLog& durable) {
-  for (auto& [name, stored] : loaded.streams) {
-    const auto& [session_id, number] = name;
-    Session* session = plane.sessions.Find(session_id);
-    // Its events came before its record: only the beginning of the store's truth was lost.
-    const bool known = stored.record.has_value() || number == 0;
-    if (session == nullptr || !known) {
-      durable.Put(StoreKey::OfStream(session_id, number), "");
-      for (const StoredRange& range : stored.ranges) {
-        for (uint64_t n = range.first; n <= range.last; ++n) {
-          durable.Put(StoreKey::OfEvent(session_id, number, {range.term, n}), "");
-        }
-      }
-      continue;
-    }
-    Stream& stream = plane.sessions.RestoreStream(
-        *session, number, stored.record ? stored.record->call_id() : "", plane.loop.Now());
-    if (stored.record) {
-      stream.dropped_through = {stored.record->dropped_through().term(),
-                                stored.record->dropped_through().n()};
-      stream.dropped = stored.record->dropped();
-    }
-    stream.finished = stored.outcome.has_value();
-    durable.Restore(stream, std::move(stored.ranges));
+// `call`: nullptr for a session's own stream.
+void RestoreStream(StoredStream& stored, const CallId* call, Plane& plane, DurableLog& durable) {
+  Session* session = plane.sessions.Find(stored.session_id);
+  if (session != nullptr && call != nullptr && !stored.recorded && !stored.outcome) {
+    // Only the record of a call that has ended meanwhile names it.
+    const Execution* execution = plane.executions.Find(*call);
+    if (execution != nullptr && execution->over()) session = nullptr;
   }
+  if (session == nullptr) {
+    Stream gone({});
+    gone.session_id = stored.session_id;
+    if (call != nullptr) gone.call_id = call->str();
+    if (stored.recorded) durable.Put(StoreKey::OfStream(gone), "");
+    const std::string events = StoreKey::EventsOf(gone);
+    for (const StoredRange& range : stored.ranges) {
+      for (uint64_t n = range.first; n <= range.last; ++n) {
+        durable.Put(StoreKey::OfEvent(events, {range.term, n}), "");
+      }
+    }
+    return;
+  }
+  Stream& stream = plane.sessions.RestoreStream(
+      *session, stored.number, call != nullptr ? call->str() : "", plane.loop.Now());
+  stream.dropped_through = {stored.record.dropped_through().term(),
+                            stored.record.dropped_through().n()};
+  stream.dropped = stored.record.dropped();
+  stream.recorded = stored.recorded;
+  stream.finished = stored.outcome.has_value();
+  durable.Restore(stream, std::move(stored.ranges));
+}
+
+void RestoreStreams(Loaded& loaded, Plane& plane, DurableLog& durable) {
+  for (auto& [session, stored] : loaded.own_streams) {
+    RestoreStream(stored, nullptr, plane, durable);
+  }
+  for (auto& [call, stored] : loaded.call_streams) RestoreStream(stored, &call, plane, durable);
 }
 
 void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
@@ -149,8 +223,8 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
       outcome = &kept->second.second;
     }
     uint64_t have_n = 0;
-    auto stream = loaded.streams.find({record.request().session_id(), record.stream()});
-    if (record.stream() != 0 && stream != loaded.streams.end()) {
+    auto stream = loaded.call_streams.find(*id);
+    if (record.stream() != 0 && stream != loaded.call_streams.end()) {
       if (stream->second.outcome) outcome = &*stream->second.outcome;
       auto of_attempt = stream->second.have_n.find(record.call().attempt());
       if (of_attempt != stream->second.have_n.end()) have_n = of_attempt->second;
@@ -167,6 +241,7 @@ absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });
   if (!status.ok()) return status;
+  loaded.AdoptFormer();
   for (const auto& [block, stored] : loaded.receipts) receipts.Restore(block, stored);
   RestoreSessions(loaded, plane, audience);
   RestoreStreams(loaded, plane, durable);

@@ -26,36 +26,62 @@ bool ParseNumber(std::string_view digits, uint64_t& number) {
   return error == std::errc() && end == digits.data() + digits.size();
 }
 
+// <term>.<n>
+bool ParsePosition(std::string_view text, StreamPosition& position) {
+  return text.size() == 2 * kDigits + 1 && text[kDigits] == '.' &&
+         ParseNumber(text.substr(0, kDigits), position.term) &&
+         ParseNumber(text.substr(kDigits + 1), position.n);
+}
+
 }  // namespace
 
 std::string StoreKey::OfSession(std::string_view session_id) {
   return fmt::format("session/{}", session_id);
 }
-std::string StoreKey::OfStream(std::string_view session_id, uint64_t stream) {
-  return fmt::format("stream/{}/{:016x}", session_id, stream);
-}
-std::string StoreKey::OfEvent(std::string_view session_id, uint64_t stream,
-                              StreamPosition position) {
-  return fmt::format("event/{}/{:016x}/{:016x}.{:016x}", session_id, stream, position.term,
-                     position.n);
-}
 std::string StoreKey::OfCall(const CallId& call) { return "call/" + call.hex(); }
-std::string StoreKey::OfOutcome(const CallId& call) { return "outcome/" + call.hex(); }
+std::string StoreKey::OfOutcome(const CallId& call) { return OfCall(call) + "/outcome"; }
 std::string StoreKey::OfReceipts(uint64_t block) { return fmt::format("receipts/{:016x}", block); }
+
+std::string StoreKey::OfStream(const Stream& stream) {
+  if (const auto call = CallId::From(stream.call_id)) return OfCall(*call) + "/stream";
+  return fmt::format("stream/{}/{:016x}", stream.session_id, stream.number);
+}
+std::string StoreKey::EventsOf(const Stream& stream) {
+  if (const auto call = CallId::From(stream.call_id)) return OfCall(*call) + "/event/";
+  return fmt::format("event/{}/{:016x}/", stream.session_id, stream.number);
+}
+std::string StoreKey::OfEvent(std::string_view events, StreamPosition position) {
+  return fmt::format("{}{:016x}.{:016x}", events, position.term, position.n);
+}
 
 std::optional<StoreKey> StoreKey::Parse(std::string_view key) {
   StoreKey parsed;
   const std::string_view kind = TakePart(key);
-  if (kind == "call" || kind == "outcome") {
-    const auto call = CallId::FromHex(key);
-    if (!call) return std::nullopt;
-    parsed.kind = kind == "call" ? Kind::kCall : Kind::kOutcome;
-    parsed.call = *call;
-    return parsed;
-  }
   if (kind == "receipts") {
     parsed.kind = Kind::kReceipts;
     if (!ParseNumber(key, parsed.number)) return std::nullopt;
+    return parsed;
+  }
+  if (kind == "call" || kind == "outcome") {
+    parsed.call = CallId::FromHex(TakePart(key));
+    if (!parsed.call) return std::nullopt;
+    parsed.former = kind == "outcome";
+    const std::string_view part = parsed.former ? kind : TakePart(key);
+    if (part == "event") {
+      parsed.kind = Kind::kEvent;
+      if (!ParsePosition(key, parsed.position)) return std::nullopt;
+      return parsed;
+    }
+    if (part.empty()) {
+      parsed.kind = Kind::kCall;
+    } else if (part == "outcome") {
+      parsed.kind = Kind::kOutcome;
+    } else if (part == "stream") {
+      parsed.kind = Kind::kStream;
+    } else {
+      return std::nullopt;
+    }
+    if (!key.empty()) return std::nullopt;
     return parsed;
   }
   parsed.session_id = TakePart(key);
@@ -66,13 +92,9 @@ std::optional<StoreKey> StoreKey::Parse(std::string_view key) {
   }
   if (kind != "stream" && kind != "event") return std::nullopt;
   if (!ParseNumber(TakePart(key), parsed.number)) return std::nullopt;
+  parsed.former = parsed.number != 0;
   parsed.kind = kind == "stream" ? Kind::kStream : Kind::kEvent;
-  if (parsed.kind == Kind::kStream) return parsed;
-  if (key.size() != 2 * kDigits + 1 || key[kDigits] != '.' ||
-      !ParseNumber(key.substr(0, kDigits), parsed.position.term) ||
-      !ParseNumber(key.substr(kDigits + 1), parsed.position.n)) {
-    return std::nullopt;
-  }
+  if (parsed.kind == Kind::kEvent && !ParsePosition(key, parsed.position)) return std::nullopt;
   return parsed;
 }
 

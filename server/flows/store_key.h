@@ -11,20 +11,28 @@
 
 namespace callboard::server {
 
+// All that belongs to one call stands together, and calls of the same time are neighbours: what a
+// moment changes is on few pages of the store.
 struct StoreKey {
   enum class Kind { kCall, kEvent, kOutcome, kReceipts, kSession, kStream };
   Kind kind = Kind::kSession;
-  std::string session_id;
-  uint64_t number = 0;  // of a stream or a block of receipts
+  std::string session_id;      // of kSession, and of a session's own stream and its events
+  uint64_t number = 0;         // of a block of receipts
+  std::optional<CallId> call;  // of all others
   StreamPosition position;
-  CallId call;
+  // The form of a former build: of a call's stream, its events or its outcome, and `number` is that
+  // of the stream. It is read and written anew at the start.
+  bool former = false;
 
   static std::string OfSession(std::string_view session_id);
-  static std::string OfStream(std::string_view session_id, uint64_t stream);
-  static std::string OfEvent(std::string_view session_id, uint64_t stream, StreamPosition position);
   static std::string OfCall(const CallId& call);
   static std::string OfOutcome(const CallId& call);
   static std::string OfReceipts(uint64_t block);
+  // Of a stream that belongs to a session.
+  static std::string OfStream(const Stream& stream);
+  // What the keys of its events begin with, and one of them.
+  static std::string EventsOf(const Stream& stream);
+  static std::string OfEvent(std::string_view events, StreamPosition position);
   // nullopt for what is not one of them.
   static std::optional<StoreKey> Parse(std::string_view key);
 };

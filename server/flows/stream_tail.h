@@ -15,6 +15,7 @@
 #include "core/runtime/planted_bug.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
+#include "server/flows/store_key.h"
 
 namespace callboard::server {
 
@@ -30,7 +31,7 @@ class StreamTail {
   // The former reader has been ended already.
   void Attach(std::shared_ptr<Stream> stream, StreamPosition after, StreamReader* owner) {
     stream_ = std::move(stream);
-    session_id_ = stream_->session_id;
+    if (!stream_->session_id.empty()) events_ = StoreKey::EventsOf(*stream_);
     stream_->reader = owner;
     cursor_ = consumed_ = after;
     if (core::Planted(core::PlantedBug::kSkippedEvent) && after < stream_->last(term_)) {
@@ -87,7 +88,7 @@ class StreamTail {
       return next.term == from.term ? cursor_.n - from.n : LostOfFormer(from) + cursor_.n;
     }
     // Memory has them no more, and the store has them not.
-    if (!std::exchange(hole_, false) && !session_id_.empty()) return 0;
+    if (!std::exchange(hole_, false) && !events_.empty()) return 0;
     if (cursor_.term < term_) {
       const StreamPosition from = std::exchange(cursor_, {term_, 0});
       return std::max<uint64_t>(LostOfFormer(from), 1);
@@ -155,7 +156,7 @@ class StreamTail {
   }
 
   void FetchMissing() {
-    if (behind() || session_id_.empty()) return;
+    if (behind() || events_.empty()) return;
     if (cursor_.term < term_ && cursor_ >= stream_->former_last) cursor_ = {term_, 0};
     const StreamPosition to{term_, std::min(readable(), stream_->log.floor())};
     if (!in_memory() && cursor_ < to) Fetch(to);
@@ -163,7 +164,7 @@ class StreamTail {
 
   void Fetch(StreamPosition to) {
     fetching_ = true;
-    flow_.durable().Read(session_id_, stream_->number, cursor_, to, kFetch,
+    flow_.durable().Read(events_, cursor_, to, kFetch,
                          lifetime_.Wrap([this](std::vector<StreamItem> items) {
                            fetching_ = false;
                            if (stream_ == nullptr) return;
@@ -209,8 +210,8 @@ class StreamTail {
   const uint64_t term_;
   std::weak_ptr<char> alive_;
   std::shared_ptr<Stream> stream_;
-  std::string session_id_;  // when we came; a dropped stream no longer knows
-  StreamPosition cursor_;   // handed out up to here
+  std::string events_;     // their place in the store, if any: a dropped stream no longer knows
+  StreamPosition cursor_;  // handed out up to here
   StreamPosition consumed_;
   std::deque<StreamItem> fetched_;  // from the store, to be handed out next
   bool fetching_ = false;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -25,10 +26,20 @@ class StoreWitness {
   StoreWitness(core::EventLoop& loop, Trace& trace, SimDisk& disk)
       : loop_(loop), trace_(trace), disk_(disk) {
     disk.on_durable = [this](const server::StoreRecord& record) {
-      if (record.key.starts_with("event/")) events_.insert(record.key);
+      if (record.value.empty()) return;
+      const auto key = server::StoreKey::Parse(record.key);
+      if (!key) return;
+      v1::CallRecord call;
       v1::ReceiptBlock block;
-      if (!record.key.starts_with("receipts/") || !block.ParseFromString(record.value)) return;
-      for (const v1::Receipt& receipt : block.receipts()) kept_.insert(receipt.call().call_id());
+      if (key->kind == server::StoreKey::Kind::kCall && call.ParseFromString(record.value)) {
+        streams_[*key->call] = StreamName(call.request().session_id(), call.stream());
+      } else if (key->kind == server::StoreKey::Kind::kEvent) {
+        events_.insert(EventName(key->call ? streams_[*key->call] : StreamName(key->session_id, 0),
+                                 key->position));
+      } else if (key->kind == server::StoreKey::Kind::kReceipts &&
+                 block.ParseFromString(record.value)) {
+        for (const v1::Receipt& receipt : block.receipts()) kept_.insert(receipt.call().call_id());
+      }
     };
   }
 
@@ -51,13 +62,20 @@ class StoreWitness {
   }
 
  private:
+  static std::string StreamName(const std::string& session, uint64_t stream) {
+    return fmt::format("{}/{}", session, stream);
+  }
+  static std::string EventName(const std::string& stream, server::StreamPosition position) {
+    return fmt::format("{}/{}.{}", stream, position.term, position.n);
+  }
+
   void CheckShown(const std::string& session, const v1::EventId& id) {
     if (session.empty() || id.term() == 0) return;
     // While the store fails all is shown from memory.
     if (disk_.failing || loop_.Now() <= disk_.sound_since) return;
-    const std::string key =
-        server::StoreKey::OfEvent(session, id.stream(), {.term = id.term(), .n = id.n()});
-    if (!events_.contains(key)) trace_.Violate("nothing is shown that is not in the store", key);
+    const std::string name =
+        EventName(StreamName(session, id.stream()), {.term = id.term(), .n = id.n()});
+    if (!events_.contains(name)) trace_.Violate("nothing is shown that is not in the store", name);
   }
 
   class Watched final : public server::AgentLink {
@@ -94,6 +112,7 @@ class StoreWitness {
   const SimDisk& disk_;
   std::set<std::string> requests_;
   std::set<std::string> kept_;
+  std::map<server::CallId, std::string> streams_;  // of calls, by name
   std::set<std::string> events_;
 };
 

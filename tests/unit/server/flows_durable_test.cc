@@ -1,5 +1,8 @@
 // What a restart of the control plane leaves of sessions, streams and calls.
+#include "callboard/v1/store.pb.h"
+#include "fmt/format.h"
 #include "gmock/gmock.h"
+#include "server/flows/store_key.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -407,7 +410,7 @@ TEST_F(DurableTest, ReceiptsAndOutcomesOutliveARestart) {
   loop.RunFor(absl::Hours(25));
   EXPECT_TRUE(absl::IsNotFound(GetCall(Ref(call.call_id())).status()));
   for (const auto& [key, value] : disk.records) {
-    EXPECT_FALSE(key.starts_with("receipts/") || key.starts_with("outcome/")) << key;
+    EXPECT_FALSE(key.starts_with("receipts/") || key.starts_with("call/")) << key;
   }
 }
 
@@ -600,10 +603,56 @@ TEST_F(DurableTest, SuspensionErasesTheLogsAndKeepsTheId) {
   caller->Drop();
   loop.RunFor(absl::Seconds(63));
   for (const auto& [key, value] : disk.records) {
-    EXPECT_FALSE(key.starts_with("event/") || key.starts_with("stream/")) << key;
+    EXPECT_TRUE(StoreKey::Parse(key)->kind != StoreKey::Kind::kEvent &&
+                StoreKey::Parse(key)->kind != StoreKey::Kind::kStream)
+        << key;
   }
   Restart();
   EXPECT_TRUE(plane->GetSession(session).ok());
+}
+
+// Streams and outcomes of calls had keys of their own, by session and number.
+TEST_F(DurableTest, WhatAFormerBuildHasStoredIsFoundUnderItsNewKeys) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  Log(*agent, call, 1, "a");
+  agent->Result(call, 2);
+  loop.RunFor(absl::Seconds(1));
+  const uint64_t term = plane->term();
+  caller->Drop();
+  plane.reset();
+  store.reset();
+  std::map<std::string, std::string> former;
+  for (auto& [name, value] : disk.records) {
+    const auto key = StoreKey::Parse(name);
+    if (!key->call) {
+      former[name] = value;
+    } else if (key->kind == StoreKey::Kind::kOutcome) {
+      former["outcome/" + key->call->hex()] = value;
+    } else if (key->kind == StoreKey::Kind::kEvent) {
+      v1::EventRecord event;
+      ASSERT_TRUE(event.ParseFromString(value));
+      event.clear_session_id();
+      former[fmt::format("event/{}/{:016x}/{:016x}.{:016x}", session, 1, key->position.term,
+                         key->position.n)] = event.SerializeAsString();
+    }
+  }
+  v1::StreamRecord stream;
+  stream.set_call_id(call.call_id());
+  former[fmt::format("stream/{}/{:016x}", session, 1)] = stream.SerializeAsString();
+  disk.records = former;
+  Restart();
+  for (const bool once_more : {false, true}) {
+    auto listener = ListenAfter(session, Id(1, term, 0));
+    EXPECT_THAT(listener->params(), ElementsAre(HasSubstr("\"a\"")));
+    EXPECT_EQ(listener->outcome().body().inline_(), R"({"ok":1})");
+    EXPECT_EQ(GetCall(Ref(call.call_id()))->outcome().body().inline_(), R"({"ok":1})");
+    loop.RunFor(absl::Seconds(1));
+    for (const auto& [name, value] : disk.records) EXPECT_FALSE(StoreKey::Parse(name)->former);
+    if (!once_more) Restart();
+  }
 }
 
 TEST_F(DurableTest, WhatASuspensionHasCostIsToldInALaterTerm) {
@@ -654,7 +703,7 @@ TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   EXPECT_TRUE(CloseSession(session).ok());
   loop.RunFor(absl::Seconds(3));
   for (const auto& [key, value] : disk.records) {
-    EXPECT_TRUE(key.starts_with("receipts/") || key.starts_with("outcome/")) << key;
+    EXPECT_TRUE(key.starts_with("receipts/") || key.ends_with("/outcome")) << key;
   }
 }
 
