@@ -20,10 +20,16 @@ namespace {
 constexpr int64_t kApplicationId = 0x43625374;
 
 // Step i leads from schema version i to i + 1. Forward only; a step is never changed once released.
-constexpr std::array<const char*, 1> kMigrations = {
+constexpr std::array<const char*, 2> kMigrations = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE records(key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;"
-    "INSERT INTO meta VALUES('term', 0), ('schema_version', 0);"};
+    "INSERT INTO meta VALUES('term', 0), ('schema_version', 0);",
+    // Keys and values apart: without a rowid every comparison on the way to a key reads the whole
+    // of the record it looks at, a block of receipts of 100 KiB too.
+    "ALTER TABLE records RENAME TO former;"
+    "CREATE TABLE records(key BLOB NOT NULL UNIQUE, value BLOB NOT NULL);"
+    "INSERT INTO records SELECT key, value FROM former ORDER BY key;"
+    "DROP TABLE former;"};
 constexpr int64_t kSchemaVersion = kMigrations.size();
 
 // Where SQLite keeps its locks in a file (the "pending byte" and what follows).
@@ -170,7 +176,9 @@ absl::Status SqliteFile::Begin(const SqliteFileOptions& options) {
       this);
   begin_ = SqliteStatement(db, "BEGIN IMMEDIATE");
   commit_ = SqliteStatement(db, "COMMIT");
-  put_ = SqliteStatement(db, "INSERT OR REPLACE INTO records VALUES(?1, ?2)");
+  put_ = SqliteStatement(db,
+                         "INSERT INTO records VALUES(?1, ?2) "
+                         "ON CONFLICT(key) DO UPDATE SET value = excluded.value");
   erase_ = SqliteStatement(db, "DELETE FROM records WHERE key = ?1");
   range_ = SqliteStatement(
       db, "SELECT key, value FROM records WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3");

@@ -90,8 +90,25 @@ TEST_F(SqliteOpening, AFileOfANewerVersionIsLeftAlone) {
   Execute("UPDATE meta SET value = 7 WHERE name = 'schema_version'");
   EXPECT_EQ(Refusal(),
             fmt::format("cannot open the store {}: a newer callboardd wrote it (schema 7, this one "
-                        "knows 1); start that version, or give this one a --state-dir of its own",
+                        "knows 2); start that version, or give this one a --state-dir of its own",
                         path()));
+}
+
+TEST_F(SqliteOpening, AFileOfAnOlderVersionIsTakenOverWhole) {
+  Fill(300);
+  Execute(
+      "CREATE TABLE older(key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;"
+      "INSERT INTO older SELECT key, value FROM records; DROP TABLE records;"
+      "ALTER TABLE older RENAME TO records;"
+      "UPDATE meta SET value = 1 WHERE name = 'schema_version'");
+  std::string all;
+  for (int i = 0; i < 300; ++i) {
+    all += fmt::format("key{:05}={} ", i, std::string(1'000, static_cast<char>('a' + i % 26)));
+  }
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(Reloaded(), all + "last=1");
+    store_ = nullptr;
+  }
 }
 
 TEST_F(SqliteOpening, AnSqliteFileOfAnotherProgramIsLeftAlone) {
