@@ -13,8 +13,10 @@ namespace callboard::agent {
 namespace {
 
 constexpr uint32_t kFormatVersion = 1;
-// A smaller file is not worth compacting.
-constexpr uint64_t kCompactionFloor = 4 << 20;
+// A smaller file is not worth compacting: rewriting costs what is kept, mostly tombstones; so it
+// has to be worth it.
+constexpr uint64_t kCompactionFloor = 16 << 20;
+constexpr uint64_t kCompactionGrowth = 3;
 
 // Where the body of a finished record is.
 enum class BodyPlace : uint8_t { kNone = 0, kRecord = 1, kSpool = 2, kLost = 3 };
@@ -121,7 +123,8 @@ absl::Status CallJournal::Recover() {
     RenewId();
     return Compact();
   }
-  compact_at_ = std::min(limits_.journal_bytes_max, std::max(kCompactionFloor, 2 * bytes_));
+  compact_at_ =
+      std::min(limits_.journal_bytes_max, std::max(kCompactionFloor, kCompactionGrowth * bytes_));
   return absl::OkStatus();
 }
 
@@ -428,7 +431,8 @@ absl::Status CallJournal::Compact() {
   NoteWrite(status);
   if (status.ok()) {
     bytes_ = content.size();
-    compact_at_ = std::min(limits_.journal_bytes_max, std::max(kCompactionFloor, 2 * bytes_));
+    compact_at_ =
+        std::min(limits_.journal_bytes_max, std::max(kCompactionFloor, kCompactionGrowth * bytes_));
   }
   return status;
 }

@@ -53,7 +53,7 @@ struct Settlement {
 };
 
 // The journal of wire.md 4 with its copy in memory. Loop thread only; file and spool outlive it.
-// Bounds: journal_bytes_max of file (compacted when it has doubled; then the oldest bodies are
+// Bounds: journal_bytes_max of file (compacted when it has trebled; then the oldest bodies are
 // evicted, whose outcomes stay as "body lost"), tombstones_max tombstones for tombstone_age.
 // Errors: a write that failed makes every later one fail until the file could be written anew;
 // both are logged once. Unknown records of a newer version are passed over.

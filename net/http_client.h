@@ -46,7 +46,8 @@ class HttpExchange {
 
 struct HttpClientLimits {
   size_t header_bytes_max = 64 * 1024;
-  size_t idle_connections_max = 32;
+  // As many as requests run at once at a busy backend: each beyond it costs a new connection.
+  size_t idle_connections_max = 128;
   absl::Duration connect_timeout = absl::Seconds(3);
   // Idle connections are dropped after this, well before servers do, to keep clear of the race
   // between their close and our next request. An idle connection that becomes readable is dropped.
