@@ -88,11 +88,11 @@ absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
 
 void Reload(const Options& options, server::ControlPlane& control_plane, bridge::Bridge& bridge,
             EffectiveSettings* effective) {
-  const auto settings =
-      ReloadSettings<ServerSettings>(options, ReadServerSettings, IsHotServerSetting, effective,
-                                     [&control_plane](const ServerSettings& next) {
-                                       return control_plane.Reconfigure(next.budgets, next.limits);
-                                     });
+  const auto settings = ReloadSettings<ServerSettings>(
+      options, ReadServerSettings, IsHotServerSetting, effective,
+      [&control_plane](const ServerSettings& next) {
+        return control_plane.Reconfigure(next.budgets, next.limits, next.pinned_tools);
+      });
   if (settings) bridge.SetHardWait(settings->bridge.config.hard_wait);
 }
 
@@ -115,6 +115,7 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   }
   config.budgets = settings.budgets;
   config.limits = settings.limits;
+  config.pinned_tools = settings.pinned_tools;
   if (settings.store_kind == StoreKind::kMemory) {
     // What such a store keeps is memory, too.
     server::Limits& limits = config.limits;

@@ -44,6 +44,27 @@ absl::Status ReadStore(core::Settings& settings, ServerSettings* out) {
   return kind.ok() ? sync : kind;
 }
 
+// The bounds leave room for seat and hash, and are what MCP allows.
+absl::Status ReadTools(core::Settings& settings, ServerSettings* out) {
+  auto characters = static_cast<int64_t>(out->limits.tool_name_characters_max);
+  settings.Read("tools.name_characters_max", &characters, 32, 128);
+  out->limits.tool_name_characters_max = static_cast<size_t>(characters);
+  std::string pinned;
+  settings.Read("tools.pinned", &pinned);
+  if (pinned.empty()) return absl::OkStatus();
+  auto selection = core::ToolSelection::Parse(pinned);
+  absl::Status problem = selection.status();
+  if (selection.ok() && selection->pinned()) {
+    problem = absl::InvalidArgumentError("'pinned' cannot stand for itself");
+  }
+  if (problem.ok()) {
+    out->pinned_tools = *std::move(selection);
+    return absl::OkStatus();
+  }
+  return core::MakeError(absl::StatusCode::kInvalidArgument,
+                         fmt::format("tools.pinned = '{}': {}", pinned, core::Message(problem)));
+}
+
 }  // namespace
 
 absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
@@ -81,6 +102,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
       budgets.queue + budgets.heavy_call + budgets.upper_wait_margin;
   out->bridge.config.hard_wait = call_hard_wait + budgets.upper_wait_margin;
   const absl::Status bridge = ReadBridgeSettings(settings, &out->bridge);
+  const absl::Status tools = ReadTools(settings, out);
   const absl::Status store = ReadStore(settings, out);
   const absl::Status program = ReadProgramSettings(settings, out);
 
@@ -93,7 +115,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
                                     absl::FormatDuration(out->bridge.config.hard_wait),
                                     absl::FormatDuration(call_hard_wait)));
   }
-  return settings.Finish({store, bridge, program, hard_wait, server::CheckOrder(budgets)});
+  return settings.Finish({store, tools, bridge, program, hard_wait, server::CheckOrder(budgets)});
 }
 
 bool IsHotServerSetting(std::string_view key) {
@@ -109,6 +131,7 @@ bool IsHotServerSetting(std::string_view key) {
       "limits.agents_max",
       "limits.calls_per_session_max",
       "limits.params_bytes_max",
+      "tools.pinned",
   };
   return std::find(std::begin(kHot), std::end(kHot), key) != std::end(kHot);
 }

@@ -9,17 +9,19 @@
 #include "apps/bridge_settings.h"
 #include "apps/program_settings.h"
 #include "core/config/settings.h"
+#include "core/mcp/tool_selection.h"
 #include "server/domain/limits.h"
 
 namespace callboard::apps {
 
 enum class StoreKind { kSqlite, kMemory };
 
-// [admin], [budgets], [limits], [cluster], [bridge], [log], [runtime] and [store] of callboardd's
-// configuration; docs/operations.md lists them.
+// [admin], [budgets], [limits], [tools], [cluster], [bridge], [log], [runtime] and [store] of
+// callboardd's configuration; docs/operations.md lists them.
 struct ServerSettings : ProgramSettings {
   server::Budgets budgets;
   server::Limits limits;
+  core::ToolSelection pinned_tools;  // tools.pinned: what /mcp?tools=pinned shows
   BridgeSettings bridge;
   std::string alternates;                     // cluster.alternates: comma-separated, told to agents
   StoreKind store_kind = StoreKind::kSqlite;  // store.kind

@@ -43,7 +43,11 @@ struct Limits {
   uint64_t replay_disk_bytes_max = 4ull << 30;
   // Outcomes kept with receipts: drop the oldest; the receipt stays.
   uint64_t receipt_outcomes_bytes_max = 1ull << 30;
-  size_t params_bytes_max = 16 << 20;        // refuse: PARAMS_TOO_LARGE
+  // Different selections of tools shown directly: refuse the session that brings another.
+  size_t selections_max = 1'024;
+  size_t selected_tools_max = 1'000;     // of one selection: leave out the others, say how many
+  size_t tool_name_characters_max = 48;  // of names made for them: cut, and told apart by a hash
+  size_t params_bytes_max = 16 << 20;    // refuse: PARAMS_TOO_LARGE
   uint64_t result_bytes_max = 256ull << 20;  // told to agents: RESULT_TOO_LARGE
   uint32_t window = 64 << 10;                // per call and direction at first
   uint32_t window_max = 1 << 20;

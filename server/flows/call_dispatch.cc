@@ -26,11 +26,12 @@ LiveCall* CallFlow::Find(const CallId& id) const {
 }
 
 CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-                   absl::AnyInvocable<void(const CallId&)> ended_hook)
+                   ToolSelections& selections, absl::AnyInvocable<void(const CallId&)> ended_hook)
     : plane_(plane),
       durable_(durable),
       receipts_(receipts),
       audience_(audience),
+      selections_(selections),
       ended_hook_(std::move(ended_hook)) {
   durable_.OnReadable([this](Stream& stream) { OnReadable(stream); });
   receipts_.OnDurable([this](Execution& record) { OnReceipt(record); });

@@ -22,6 +22,7 @@
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
 #include "server/flows/seat_audience.h"
+#include "server/flows/tool_selections.h"
 
 namespace callboard::server {
 
@@ -39,7 +40,7 @@ class CallFlow final : public AgentCalls {
  public:
   // `ended_hook` runs when a call has ended; it must not call back into the flow.
   CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-           absl::AnyInvocable<void(const CallId&)> ended_hook);
+           ToolSelections& selections, absl::AnyInvocable<void(const CallId&)> ended_hook);
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }
 
@@ -129,6 +130,8 @@ class CallFlow final : public AgentCalls {
     std::string message;
   };
   std::optional<Refusal> Admit(LiveCall& call, Session* session);
+  // In a session of selected tools: to the seat and tool that the name stands for.
+  std::optional<Refusal> RouteByName(v1::InvokeRequest& request, const Session& session);
   std::optional<Refusal> AdmitTool(LiveCall& call, const SeatRecord& seat, Session* session);
   std::optional<Refusal> CheckPin(LiveCall& call, const SeatRecord& seat, Session& session);
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Refuse(const v1::InvokeRequest& request,
@@ -227,6 +230,7 @@ class CallFlow final : public AgentCalls {
   DurableLog& durable_;
   Receipts& receipts_;
   SeatAudience& audience_;
+  ToolSelections& selections_;
   std::map<CallId, std::vector<KeyedSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.

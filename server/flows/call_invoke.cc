@@ -180,8 +180,11 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
                                                "(calls_per_session_max)",
                                                session->calls.size())};
   }
-  if (!request.has_target() && session != nullptr && !session->seat_id.empty()) {
-    request.mutable_target()->set_seat_id(session->seat_id);
+  if (!request.has_target() && session != nullptr) {
+    if (!session->seat_id.empty()) request.mutable_target()->set_seat_id(session->seat_id);
+    if (!session->opened.tools().empty()) {
+      if (auto refusal = RouteByName(request, *session)) return refusal;
+    }
   }
   const auto resolved = plane_.seats.Resolve(request.target());
   if (!resolved.ok()) {
@@ -206,6 +209,26 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
                           ? std::min(core::FromMillis(request.queue_ms()), budgets.call_max)
                           : budgets.queue;
   return AdmitTool(call, seat, session);
+}
+
+std::optional<CallFlow::Refusal> CallFlow::RouteByName(v1::InvokeRequest& request,
+                                                       const Session& session) {
+  if (request.method() != "tools/call") {
+    return Refusal{v1::PARAMS_INVALID, fmt::format("a session of selected tools has tools only; "
+                                                   "'{}' needs a target",
+                                                   request.method())};
+  }
+  const auto name = core::DecodeString(Split(request.params()).name);
+  if (!name) return Refusal{v1::PARAMS_INVALID, "tools/call needs params.name, a string"};
+  const auto origin = selections_.Find(session, *name);
+  if (!origin.ok()) {
+    const bool gone = origin.status().code() == absl::StatusCode::kUnavailable;
+    return Refusal{gone ? v1::SEAT_OFFLINE : v1::TOOL_UNKNOWN,
+                   std::string(core::Message(origin.status()))};
+  }
+  request.mutable_target()->set_seat_id(origin->seat_id);
+  request.set_params(core::SetMember(request.params(), "name", core::QuoteJson(origin->tool)));
+  return std::nullopt;
 }
 
 std::optional<CallFlow::Refusal> CallFlow::AdmitTool(LiveCall& call, const SeatRecord& seat,

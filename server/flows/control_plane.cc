@@ -23,6 +23,7 @@
 #include "server/flows/session_reader.h"
 #include "server/flows/skill_load.h"
 #include "server/flows/tool_search.h"
+#include "server/flows/tool_selections.h"
 
 namespace callboard::server {
 namespace {
@@ -33,6 +34,7 @@ constexpr size_t kWaitsMax = 50'000;
 constexpr uint32_t kListCallsDefault = 100;
 constexpr uint32_t kListCallsMax = 1'000;
 constexpr size_t kSessionTextMax = 64 << 10;
+constexpr char kToolsSurface[] = "tools";
 
 }  // namespace
 
@@ -55,11 +57,14 @@ struct ControlPlane::Impl final : SeatObserver {
                  [this](const std::string& seat_id, v1::Interest interest) {
                    agents.SendInterest(seat_id, std::move(interest));
                  }),
-        flow(plane, durable, receipts, audience, [this](const CallId& id) { OnEnded(id); }),
+        selections(plane, durable),
+        flow(plane, durable, receipts, audience, selections,
+             [this](const CallId& id) { OnEnded(id); }),
         agents(plane, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
-    if (const auto status = RestoreTables(plane, durable, receipts, audience, flow); !status.ok()) {
+    if (const auto status = RestoreTables(plane, durable, receipts, audience, selections, flow);
+        !status.ok()) {
       core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
     }
     Housekeep();
@@ -72,6 +77,7 @@ struct ControlPlane::Impl final : SeatObserver {
     proto.set_term(plane.term);
     proto.set_revision(session.revision);
     proto.set_surface(session.surface);
+    proto.set_tools(session.opened.tools());
     v1::SessionLimits& limits = *proto.mutable_limits();
     limits.set_streams_max(static_cast<uint32_t>(plane.config.limits.streams_per_session_max));
     limits.set_idle_ms(core::ToMillis(plane.config.budgets.session_idle));
@@ -82,6 +88,7 @@ struct ControlPlane::Impl final : SeatObserver {
   void EndSession(const std::string& id) {
     const Session* session = plane.sessions.Find(id);
     const std::string seat_id = session == nullptr ? "" : session->seat_id;
+    if (session != nullptr) selections.Remove(*session);
     flow.CloseSession(id, "session_ended");
     audience.Remove(id, seat_id);
     durable.EraseSession(id);
@@ -201,6 +208,7 @@ struct ControlPlane::Impl final : SeatObserver {
   void OnSeatChanged(const std::string& seat_id) override {
     watchers.OnSeatChanged(seat_id);
     audience.OnSeatChanged(seat_id);
+    selections.OnSeatChanged(seat_id);
   }
   void OnSeatLinked(const std::string& seat_id) override { audience.OnSeatUp(seat_id); }
   void OnListArrived() override { skills.OnListArrived(); }
@@ -230,6 +238,7 @@ struct ControlPlane::Impl final : SeatObserver {
   core::Lifetime lifetime;
   InstanceWatchers watchers;
   SeatAudience audience;
+  ToolSelections selections;
   CallFlow flow;
   AgentDirectory agents;
   SkillLoads skills;
@@ -256,6 +265,12 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
     return reply(absl::InvalidArgumentError(
         "client info, capabilities and labels of a session may have 64 KiB together"));
   }
+  if (request.surface() == kToolsSurface || !request.tools().empty()) {
+    auto tools = impl.selections.Admit(request.tools());
+    if (!tools.ok()) return reply(tools.status());
+    request.set_surface(kToolsSurface);
+    request.set_tools(*std::move(tools));
+  }
   if (auto status = impl.durable.status(); !status.ok()) return reply(std::move(status));
   while (const Session* victim = impl.plane.sessions.Victim()) {
     impl.EndSession(std::string(victim->id));
@@ -267,6 +282,7 @@ void ControlPlane::OpenSession(v1::OpenSessionRequest request, Reply<v1::Session
       "session_opened",
       {{"session", session.id}, {"revision", session.revision}, {"client", request.client_info()}});
   impl.audience.Add(session);
+  impl.selections.Add(session);
   impl.durable.TouchSession(session);
   impl.durable.WhenDurable(
       [&impl, id = session.id, reply = std::move(reply)](const absl::Status& status) mutable {
@@ -436,6 +452,12 @@ absl::StatusOr<v1::GetListResponse> ControlPlane::GetList(const v1::GetListReque
         absl::StatusCode::kInvalidArgument,
         fmt::format("only the list 'tools' is prepared, not '{}'", request.kind()));
   }
+  if (!request.session_id().empty()) {
+    const Session* session =
+        impl_->plane.sessions.Use(request.session_id(), impl_->plane.loop.Now());
+    if (session == nullptr) return NoSession(request.session_id());
+    return impl_->selections.List(*session, request.known_digest());
+  }
   auto seat = impl_->plane.seats.Resolve(request.target());
   if (!seat.ok()) return seat.status();
   const std::string& seat_id = (*seat)->state.seat_id();
@@ -498,7 +520,8 @@ void ControlPlane::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) 
   impl.plane.loop.Post(impl.lifetime.Wrap([&impl] { impl.CheckDrained(); }));
 }
 
-absl::Status ControlPlane::Reconfigure(const Budgets& budgets, const Limits& limits) {
+absl::Status ControlPlane::Reconfigure(const Budgets& budgets, const Limits& limits,
+                                       const core::ToolSelection& pinned_tools) {
   ControlPlaneConfig& config = impl_->plane.config;
   Budgets next = config.budgets;
   next.quick_call = budgets.quick_call;
@@ -512,6 +535,8 @@ absl::Status ControlPlane::Reconfigure(const Budgets& budgets, const Limits& lim
   config.limits.agents_max = limits.agents_max;
   config.limits.calls_per_session_max = limits.calls_per_session_max;
   config.limits.params_bytes_max = limits.params_bytes_max;
+  config.pinned_tools = pinned_tools;
+  impl_->selections.OnPinnedChanged();
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "callboard/v1/agent.pb.h"
 #include "callboard/v1/control.pb.h"
+#include "core/mcp/tool_selection.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/event_source.h"
 #include "core/runtime/link.h"
@@ -37,6 +38,7 @@ struct PeerIdentity {
 struct ControlPlaneConfig {
   std::string control_plane_id;         // the same after a restart on the same store
   std::vector<std::string> alternates;  // addresses of others, told to agents
+  core::ToolSelection pinned_tools;     // what the selector "pinned" stands for
   Budgets budgets;
   Limits limits;
 };
@@ -116,9 +118,10 @@ class ControlPlane {
   void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
 
   // From now on, for new calls: the run, queue and skill budgets and the limits on agents, on calls
-  // of a session and on params; the rest stays. InvalidArgument, and nothing changes, if that
-  // breaks the order of the budgets.
-  absl::Status Reconfigure(const Budgets& budgets, const Limits& limits);
+  // of a session and on params; for open sessions too: the pinned tools. The rest stays.
+  // InvalidArgument, and nothing changes, if that breaks the order of the budgets.
+  absl::Status Reconfigure(const Budgets& budgets, const Limits& limits,
+                           const core::ToolSelection& pinned_tools);
 
   // OK, or why the store keeps nothing at present: new sessions and what must be durable are then
   // refused, running calls go on.

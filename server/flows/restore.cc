@@ -156,7 +156,8 @@ class Loaded {
   std::vector<StoreRecord> former_;
 };
 
-void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience) {
+void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience,
+                     ToolSelections& selections) {
   std::vector<std::pair<int64_t, const std::string*>> by_use;
   for (const auto& [id, record] : loaded.sessions) {
     by_use.emplace_back(record.last_use_unix_ms(), &id);
@@ -168,7 +169,9 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience)
   for (const auto& [used, id] : by_use) {
     // It may have been used since the store was told.
     const absl::Time last_use = std::min(now, plane.FromUnixMs(used) + SessionTable::kUseToldEvery);
-    audience.Add(plane.sessions.Restore(*id, loaded.sessions.at(*id), last_use, now));
+    const Session& session = plane.sessions.Restore(*id, loaded.sessions.at(*id), last_use, now);
+    audience.Add(session);
+    selections.Add(session);
   }
 }
 
@@ -236,14 +239,14 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
 }  // namespace
 
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, CallFlow& flow) {
+                           SeatAudience& audience, ToolSelections& selections, CallFlow& flow) {
   Loaded loaded(durable);
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });
   if (!status.ok()) return status;
   loaded.AdoptFormer();
   for (const auto& [block, stored] : loaded.receipts) receipts.Restore(block, stored);
-  RestoreSessions(loaded, plane, audience);
+  RestoreSessions(loaded, plane, audience, selections);
   RestoreStreams(loaded, plane, durable);
   RestoreCalls(loaded, flow);
   for (const auto& [id, stored] : loaded.outcomes) receipts.RestoreOutcome(id, stored.first);

@@ -13,6 +13,6 @@ namespace callboard::server {
 // Once, before anything else happens. Events stay in the store: what they are is noted, and readers
 // fetch them. Records that no longer belong to anything are erased.
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, CallFlow& flow);
+                           SeatAudience& audience, ToolSelections& selections, CallFlow& flow);
 
 }  // namespace callboard::server

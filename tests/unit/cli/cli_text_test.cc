@@ -141,6 +141,33 @@ TEST(Settings, OfTheStoreAreWordsSizesAndTimes) {
             absl::InvalidArgumentError("store.sync = 'often': expected normal or full"));
 }
 
+TEST(Settings, OfToolsAreSelectorsAndTheLengthOfNames) {
+  const auto read = [](std::string_view assignment, ServerSettings* server) {
+    core::Settings settings;
+    settings.AddAssignment(assignment);
+    return std::string(core::Message(ReadServerSettings(settings, server)));
+  };
+  ServerSettings server;
+  EXPECT_TRUE(server.pinned_tools.empty());
+  EXPECT_EQ(read("tools.pinned=usd, Maya.*.bake", &server), "");
+  EXPECT_EQ(server.pinned_tools.text(), "maya.*.bake,usd.*.*");
+  EXPECT_EQ(read("tools.name_characters_max=60", &server), "");
+  EXPECT_EQ(server.limits.tool_name_characters_max, 60u);
+  EXPECT_TRUE(IsHotServerSetting("tools.pinned"));
+
+  const std::string selector = read("tools.pinned=usd,maya..x", &server);
+  EXPECT_NE(selector.find("tools.pinned = 'usd,maya..x': selector 'maya..x' has a dot"),
+            std::string::npos)
+      << selector;
+  const std::string itself = read("tools.pinned=pinned", &server);
+  EXPECT_NE(itself.find("tools.pinned = 'pinned': 'pinned' cannot stand for itself"),
+            std::string::npos)
+      << itself;
+  for (const char* length : {"31", "129", "many"}) {
+    EXPECT_NE(read(std::string("tools.name_characters_max=") + length, &server), "") << length;
+  }
+}
+
 TEST(Settings, NameEveryFaultAtOnce) {
   core::Settings settings;
   for (const char* text : {"budgets.queue", "budgets.connect=soon", "log.level=loud", "no.such=1",
