@@ -33,6 +33,8 @@ struct BridgeLimits {
   size_t sessions_cached_max = 20'000;
   // Tool lists kept by digest. Beyond: all are forgotten and fetched again.
   size_t tool_lists_cached_max = 256;
+  // Selected tools that one answer to tools/list holds; the next page has the others.
+  size_t tools_per_page_max = 128;
 };
 
 struct BridgeConfig {

@@ -9,6 +9,12 @@ namespace {
 
 using core::JsonObject;
 
+constexpr std::string_view kToolsInstructions =
+    "Selected tools of the studio's applications, each called directly. A name begins with the "
+    "application and the first digits of its instance's id: tools with the same beginning work in "
+    "the same running application, and equal tools of two instances work in different scenes. The "
+    "list changes when applications start and end.";
+
 std::string PassedCapabilities(std::string_view backend) {
   JsonObject passed;
   // Every seat has tools, and the bridge tells of changes whether or not the backend does.
@@ -22,16 +28,26 @@ std::string PassedCapabilities(std::string_view backend) {
   return passed.Take();
 }
 
+std::string OwnResult(const BridgeConfig& config, core::McpRevision revision, bool list_changes,
+                      std::string_view instructions) {
+  const std::string tools = JsonObject().Bool("listChanged", list_changes).Take();
+  return JsonObject()
+      .String("protocolVersion", core::RevisionName(revision))
+      .Raw("capabilities", JsonObject().Raw("tools", tools).Take())
+      .Raw("serverInfo",
+           JsonObject().String("name", "callboard").String("version", config.version).Take())
+      .String("instructions", instructions)
+      .Take();
+}
+
 }  // namespace
 
 std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
-  return JsonObject()
-      .String("protocolVersion", core::RevisionName(revision))
-      .Raw("capabilities", R"({"tools":{"listChanged":false}})")
-      .Raw("serverInfo",
-           JsonObject().String("name", "callboard").String("version", config.version).Take())
-      .String("instructions", FacadeInstructions())
-      .Take();
+  return OwnResult(config, revision, /*list_changes=*/false, FacadeInstructions());
+}
+
+std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
+  return OwnResult(config, revision, /*list_changes=*/true, kToolsInstructions);
 }
 
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,

@@ -1,4 +1,5 @@
-// The results of initialize: of the facade, and of one instance passed through. Pure.
+// The results of initialize: of the facade, of selected tools, of one instance passed through.
+// Pure.
 #pragma once
 
 #include <string>
@@ -11,6 +12,9 @@
 namespace callboard::bridge {
 
 std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision revision);
+
+// Of a session that shows selected tools.
+std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision revision);
 
 // The backend's own capabilities as far as they are passed through, its name and instructions.
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,

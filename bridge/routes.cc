@@ -1,6 +1,7 @@
 // Implementation of the routes: a short table.
 #include "bridge/routes.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr size_t kInstanceBytesMax = 256;
 constexpr std::string_view kInstancePrefix = "/mcp/";
+constexpr std::string_view kToolsParameter = "tools";
 
 constexpr std::array<std::pair<std::string_view, Endpoint>, 6> kPaths = {{
     {"/mcp", Endpoint::kFacade},
@@ -58,6 +60,26 @@ Route FindRoute(std::string_view path) {
   return {};
 }
 
+std::optional<std::string> ToolsOfQuery(std::string_view query) {
+  std::optional<std::string> tools;
+  while (!query.empty()) {
+    const size_t end = query.find('&');
+    const std::string_view parameter = query.substr(0, end);
+    query.remove_prefix(end == std::string_view::npos ? query.size() : end + 1);
+    const size_t equals = parameter.find('=');
+    if (PercentDecode(parameter.substr(0, equals)) != kToolsParameter) continue;
+    std::string value(equals == std::string_view::npos ? "" : parameter.substr(equals + 1));
+    std::replace(value.begin(), value.end(), '+', ' ');
+    value = PercentDecode(value);
+    if (tools) {
+      tools->append(",").append(value);
+    } else {
+      tools = std::move(value);
+    }
+  }
+  return tools;
+}
+
 std::string_view AllowedMethods(Endpoint endpoint) {
   switch (endpoint) {
     case Endpoint::kFacade:
@@ -84,7 +106,8 @@ bool Allows(Endpoint endpoint, std::string_view method) {
 }
 
 std::string_view KnownPaths() {
-  return "/mcp, /mcp/{instance}, /health, /v1/healthz, /v1/readyz, /admin/api/health, "
+  return "/mcp, /mcp?tools=..., /mcp/{instance}, /health, /v1/healthz, /v1/readyz, "
+         "/admin/api/health, "
          "/gateway/yield";
 }
 

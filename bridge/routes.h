@@ -1,6 +1,7 @@
 // Which endpoint a path belongs to and which methods it takes. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,10 @@ struct Route {
 // `path` without query. One trailing slash is ignored rather than redirected: clients that are
 // redirected lose their body or their session.
 Route FindRoute(std::string_view path);
+
+// The selectors that the query (without '?') gives as `tools`, decoded as a form is; several are
+// joined by commas. nullopt: it has none.
+std::optional<std::string> ToolsOfQuery(std::string_view query);
 
 // For Allow and CORS: "POST, GET, DELETE, OPTIONS".
 std::string_view AllowedMethods(Endpoint endpoint);

@@ -15,8 +15,9 @@ SessionInfo ToSessionInfo(const v1::Session& session) {
   info.id = session.session_id();
   info.revision = core::ParseRevision(session.revision()).value_or(core::kNewestLegacyRevision);
   const std::string_view surface = session.surface();
-  info.facade = !surface.starts_with(kSeatSurface);
-  if (!info.facade) info.seat_id = surface.substr(kSeatSurface.size());
+  info.tools = session.tools();
+  info.facade = info.tools.empty() && !surface.starts_with(kSeatSurface);
+  if (surface.starts_with(kSeatSurface)) info.seat_id = surface.substr(kSeatSurface.size());
   info.term = session.term();
   return info;
 }

@@ -18,6 +18,7 @@ struct SessionInfo {
   core::McpRevision revision = core::kNewestLegacyRevision;
   bool facade = true;
   std::string seat_id;  // of a session with one seat
+  std::string tools;  // of a session that shows selected tools: the selectors in their one spelling
   uint64_t term = 0;
   // The last {instance} of a path that was found to mean seat_id.
   std::string instance_name;

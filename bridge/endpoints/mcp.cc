@@ -11,6 +11,7 @@
 #include "bridge/endpoints/batch_exchange.h"
 #include "bridge/endpoints/listen_exchange.h"
 #include "bridge/endpoints/probe_exchange.h"
+#include "bridge/endpoints/selected_tools.h"
 #include "bridge/errors.h"
 #include "bridge/initialize_result.h"
 #include "bridge/translator.h"
@@ -44,6 +45,10 @@ std::string ModernRefusal() {
   return fmt::format("this server speaks MCP {} only: send initialize", ServedRevisions());
 }
 
+std::string_view ShownTools(const std::string& tools) {
+  return std::string_view(tools).substr(0, kShownBytesMax);
+}
+
 bool IsCall(const JsonRpcMessage& message) {
   return message.kind == Kind::kRequest || message.kind == Kind::kNotification;
 }
@@ -60,8 +65,13 @@ void McpEndpoint::Handle(Route route, net::HttpRequest request, HttpAnswer answe
     return answer.RpcError(503, {}, core::kServerError, "too many requests under way",
                            R"({"reason":"too_many"})", RetryAfter());
   }
-  const auto visit = std::make_shared<Visit>(
-      Visit{std::move(route), std::move(request), std::move(answer), true, {}, {}});
+  auto tools = SelectedTools::OfRequest(route, request);
+  if (!tools.ok()) {
+    return answer.RpcError(400, {}, core::kInvalidRequest, core::Message(tools.status()),
+                           R"({"reason":"tools_invalid"})");
+  }
+  const auto visit = std::make_shared<Visit>(Visit{
+      std::move(route), std::move(request), std::move(answer), *std::move(tools), true, {}, {}});
   if (visit->http.method == "POST") return Post(visit);
   if (visit->http.method == "GET") return Get(visit);
   Delete(visit);
@@ -303,6 +313,11 @@ void McpEndpoint::OpenSession(const VisitPtr& visit, const v1::InstanceRow* row)
   request.set_surface(row == nullptr ? "facade" : fmt::format("seat:{}", row->seat_id()));
   std::string result = row == nullptr ? FacadeInitializeResult(core_.config, revision)
                                       : InstanceInitializeResult(core_.config, revision, *row);
+  if (!visit->tools.empty()) {
+    request.set_surface("tools");
+    request.set_tools(visit->tools);
+    result = ToolsInitializeResult(core_.config, revision);
+  }
   core_.client.OpenSession(
       std::move(request),
       core_.exchanges.Await<v1::Session>(
@@ -311,12 +326,24 @@ void McpEndpoint::OpenSession(const VisitPtr& visit, const v1::InstanceRow* row)
             if (!session.ok()) {
               return visit->answer.Failure(visit->raw_id(), session.status());
             }
+            if (session->tools() != visit->tools) return AnswerOldControlPlane(visit, *session);
             SessionInfo info = ToSessionInfo(*session);
             info.instance_name = visit->route.instance;
             core_.sessions.Confirm(std::move(info), core_.loop.Now());
             visit->answer.Json(200, core::MakeResult(visit->message.id, result),
                                {{std::string(kSessionHeader), session->session_id()}});
           }));
+}
+
+// It took the session for one of the facade.
+void McpEndpoint::AnswerOldControlPlane(const VisitPtr& visit, const v1::Session& session) {
+  v1::SessionRef request;
+  request.set_session_id(session.session_id());
+  core_.client.CloseSession(request, [](const absl::StatusOr<v1::CloseSessionResponse>&) {});
+  visit->answer.Failure(
+      visit->raw_id(),
+      absl::UnavailableError("the control plane is too old to show selected tools; update it, or "
+                             "use /mcp without tools="));
 }
 
 // ---- sessions ----
@@ -355,10 +382,14 @@ void McpEndpoint::WithSession(const VisitPtr& visit, WithSessionFn then) {
 }
 
 void McpEndpoint::CheckSurface(const VisitPtr& visit, SessionInfo& session, WithSessionFn then) {
-  const bool facade = visit->route.endpoint == Endpoint::kFacade;
-  if (facade != session.facade) return AnswerNoSession(visit);
+  const bool one_seat = visit->route.endpoint == Endpoint::kInstance;
+  if (one_seat == session.seat_id.empty()) return AnswerNoSession(visit);
+  // A URL that says nothing of tools leaves it to the session.
+  if (!visit->tools.empty() && visit->tools != session.tools) {
+    return AnswerOtherTools(visit, session);
+  }
   const std::string& name = visit->route.instance;
-  const bool same_seat = facade || name == session.instance_name || name == session.seat_id ||
+  const bool same_seat = !one_seat || name == session.instance_name || name == session.seat_id ||
                          (name.size() >= kInstancePrefixMin && session.seat_id.starts_with(name));
   if (same_seat) return then(session);
 
@@ -389,6 +420,16 @@ void McpEndpoint::AnswerNoSession(const VisitPtr& visit) {
   ++core_.gauges.session_mismatches;
   core_.sessions.Forget(visit->HeaderText(kSessionHeader));
   visit->answer.NoSession(visit->raw_id());
+}
+
+void McpEndpoint::AnswerOtherTools(const VisitPtr& visit, const SessionInfo& session) {
+  ++core_.gauges.session_mismatches;
+  visit->answer.RpcError(
+      404, visit->raw_id(), core::kSessionNotFound,
+      fmt::format("the session was opened with {}, not with tools={}: send initialize again",
+                  session.tools.empty() ? "no tools selected"
+                                        : fmt::format("tools={}", ShownTools(session.tools)),
+                  ShownTools(visit->tools)));
 }
 
 // ---- GET and DELETE ----

@@ -1,4 +1,4 @@
-// MCP's Streamable HTTP on /mcp and /mcp/{instance}, for the revisions with sessions.
+// MCP's Streamable HTTP on /mcp, /mcp?tools= and /mcp/{instance}, for the revisions with sessions.
 #pragma once
 
 #include <memory>
@@ -30,6 +30,8 @@ class McpEndpoint {
     Route route;
     net::HttpRequest http;
     HttpAnswer answer;
+    // What the URL selects to be shown directly, in its one spelling; empty if it says nothing.
+    std::string tools;
     bool accepts_events = true;
     core::JsonRpcMessage message;
     std::vector<absl::StatusOr<core::JsonRpcMessage>> batch;
@@ -51,6 +53,7 @@ class McpEndpoint {
 
   void Initialize(const VisitPtr& visit);
   void OpenSession(const VisitPtr& visit, const v1::InstanceRow* row);
+  void AnswerOldControlPlane(const VisitPtr& visit, const v1::Session& session);
   void RefuseDraining(const VisitPtr& visit);
   void AnswerNoInstance(const VisitPtr& visit, std::string_view problem);
 
@@ -59,6 +62,8 @@ class McpEndpoint {
   void WithSession(const VisitPtr& visit, WithSessionFn then);
   void CheckSurface(const VisitPtr& visit, SessionInfo& session, WithSessionFn then);
   void AnswerNoSession(const VisitPtr& visit);
+  // The URL selects other tools than the session shows: 404, as for any other surface.
+  void AnswerOtherTools(const VisitPtr& visit, const SessionInfo& session);
 
   void Serve(const VisitPtr& visit, const SessionInfo& session);
   void ServeBatch(const VisitPtr& visit, const SessionInfo& session);

@@ -59,6 +59,9 @@ class RequestExchange final : public Exchange {
   // trying again may help.
   void AnswerFailure(const absl::Status& status, bool started);
 
+  // The control plane does not know the session.
+  void AnswerSessionGone();
+
   // A callback that runs only while this request waits for its answer; for unary questions,
   // which have `wait` time from now.
   template <class Fn>
@@ -94,8 +97,7 @@ class RequestExchange final : public Exchange {
   void OnChunk(v1::BodyChunk chunk);
   void FinishBody();
   void OnBroken(const absl::Status& status);
-  // The session is unknown; or, after a reattachment, the call is.
-  void AnswerSessionGone();
+  // After a reattachment the call is unknown.
   void AnswerCallGone();
   std::string Diagnostics() const;
   // What was sent so far cannot be completed: the client must see that.

@@ -17,6 +17,7 @@ std::optional<std::string> RequestServer::AnswerHere(const SessionInfo& session,
     return core::MakeErrorResponse(request.id, core::kInvalidRequest,
                                    "the session is initialized already");
   }
+  if (!session.tools.empty()) return selected_.AnswerHere(request);
   if (request.method == "tools/list") {
     const std::string_view cursor = SliceParams(request.params).cursor;
     if (!cursor.empty() && cursor != "null") {
@@ -41,7 +42,9 @@ uint64_t RequestServer::Serve(const SessionInfo& session, const core::JsonRpcMes
   RequestExchange& exchange =
       core_.exchanges.Add(std::make_unique<RequestExchange>(core_, std::move(spec)));
   const uint64_t id = exchange.id();
-  if (session.facade) {
+  if (!session.tools.empty()) {
+    selected_.Serve(exchange, session.tools, request);
+  } else if (session.facade) {
     facade_.Call(exchange, request.params);
   } else if (request.method == "tools/list") {
     ListTools(exchange, session.seat_id);

@@ -6,6 +6,7 @@
 
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/request_exchange.h"
+#include "bridge/endpoints/selected_tools.h"
 #include "bridge/facade/facade.h"
 #include "bridge/session_cache.h"
 #include "core/mcp/jsonrpc.h"
@@ -15,7 +16,7 @@ namespace callboard::bridge {
 // Loop thread; owned by the MCP endpoint; outlives its exchanges.
 class RequestServer {
  public:
-  explicit RequestServer(BridgeCore& core) : core_(core), facade_(core) {}
+  explicit RequestServer(BridgeCore& core) : core_(core), facade_(core), selected_(core) {}
 
   // The answer to what needs no control plane; nullopt: Serve() it.
   std::optional<std::string> AnswerHere(const SessionInfo& session,
@@ -30,6 +31,7 @@ class RequestServer {
 
   BridgeCore& core_;
   Facade facade_;
+  SelectedTools selected_;
 };
 
 }  // namespace callboard::bridge

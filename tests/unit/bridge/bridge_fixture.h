@@ -83,6 +83,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
     session.set_term(7);
     session.set_revision(request.revision());
     session.set_surface(request.surface());
+    if (knows_tools) session.set_tools(request.tools());
     sessions.push_back(session);
     reply(session);
   }
@@ -172,7 +173,9 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   }
   void GetList(v1::GetListRequest request, bridge::Reply<v1::GetListResponse> reply) override {
     lists.push_back(request);
+    if (!list_tools_error.ok()) return reply(list_tools_error);
     v1::GetListResponse list;
+    list.set_left_out(left_out);
     list.set_digest("d1");
     if (request.known_digest() != "d1") list.set_list(tool_list);
     reply(list);
@@ -196,7 +199,9 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   bool silent = false;
   bool hold_sends = false;  // as a control plane whose store is slow
   std::vector<bridge::Reply<v1::SendResponse>> held_sends;
-  absl::Status open_error, send_error, load_error, list_error;
+  absl::Status open_error, send_error, load_error, list_error, list_tools_error;
+  bool knows_tools = true;  // else as a control plane of before there were selections
+  uint32_t left_out = 0;
   int gets = 0;
   std::vector<v1::Session> sessions;
   std::vector<v1::OpenSessionRequest> opened;
