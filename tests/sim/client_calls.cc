@@ -48,7 +48,7 @@ void SimClient::Think() {
 }
 
 std::string SimClient::PickTool() {
-  if (habits_.seat < 0 && Chance(8)) return Chance(2) ? "search_tools" : "list_instances";
+  if (on_facade() && Chance(8)) return Chance(2) ? "search_tools" : "list_instances";
   uint64_t dice = world_.random.Below(100);
   for (const Share& share : kShares) {
     if (dice < share.share) return std::string(share.tool);
@@ -90,9 +90,8 @@ uint64_t SimClient::OpenCall(const std::string& wanted, const SeatName& seat, bo
   call.sent = world_.loop.Now();
   call.checked = checked && !habits_.rude;
   call.wants_progress = Chance(3) || tool == "steps";
-  const bool facade = habits_.seat < 0;
   call.facade_answer =
-      tool == "search_tools" || tool == "list_instances" || (facade && tool == "load_skill");
+      tool == "search_tools" || tool == "list_instances" || (on_facade() && tool == "load_skill");
   world_.ledger.Sent(call.tag, MayRepeat(tool));
   world_.trace.Total("calls");
   world_.trace.Add(fmt::format("{} calls {} at {}", call.tag, tool, seat.name));
@@ -101,7 +100,7 @@ uint64_t SimClient::OpenCall(const std::string& wanted, const SeatName& seat, bo
 
 std::string SimClient::ComposeCall(Call& call, const SeatName& seat) {
   const std::string& tool = call.tool;
-  const bool facade = habits_.seat < 0;
+  const bool facade = on_facade();
   core::JsonObject arguments;
   arguments.String("nonce", call.nonce).String("call", call.tag);
   if (tool == "slow") arguments.Int("ms", absl::ToInt64Milliseconds(Between(300, 8'000)));
@@ -121,6 +120,9 @@ std::string SimClient::ComposeCall(Call& call, const SeatName& seat) {
     name = "call_tool";
     const auto slug = fmt::format("{}.{}.{}", seat.app, seat.seat_id.substr(0, 8), tool);
     text = core::JsonObject().String("tool_slug", slug).Raw("arguments", text).Take();
+  }
+  if (habits_.selects) {
+    name = fmt::format("{}_{}__{}", seat.app, seat.seat_id.substr(0, 8), tool);
   }
   core::JsonObject params;
   params.String("name", name).Raw("arguments", text);

@@ -189,7 +189,7 @@ void SimClient::TakeAnswer(const core::JsonRpcMessage& message, Kind kind, uint6
                  text.find(R"(\"next_step\":{\"tool\":\"jobs_wait\")") != std::string_view::npos);
   if (job) {
     world_.trace.Total("jobs made of long calls");
-    if (habits_.seat >= 0 || call.wants_progress) {
+    if (!on_facade() || call.wants_progress) {
       world_.trace.Violate("only calls of the facade without progress become jobs", call.tag);
     }
   }

@@ -12,6 +12,7 @@ namespace callboard::sim {
 namespace {
 
 constexpr std::string_view kUpdated = "notifications/resources/updated";
+constexpr std::string_view kToolsChanged = "notifications/tools/list_changed";
 // The control plane tells of a changed list once in that time.
 constexpr absl::Duration kCoalesced = absl::Milliseconds(250);
 // What was under way is through after this.
@@ -90,7 +91,8 @@ void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint6
     }
     return world_.trace.Total("asks taken back");
   }
-  if (kind != Kind::kListen || habits_.seat < 0) {
+  const bool of_selection = habits_.selects && method == kToolsChanged;
+  if (kind != Kind::kListen || (habits_.seat < 0 && !of_selection)) {
     world_.trace.Violate("what concerns a seat is told on the streams of its sessions",
                          fmt::format("{} hears {}", name(), method));
     return;

@@ -78,8 +78,10 @@ uint64_t SimClient::Send(Kind kind, uint64_t call, std::string method, std::stri
     headers.emplace_back("Mcp-Session-Id", session_->id);
     headers.emplace_back("MCP-Protocol-Version", habits_.revision);
   }
-  const std::string target =
-      habits_.seat < 0 ? "/mcp" : "/mcp/" + world_.seats[static_cast<size_t>(habits_.seat)].seat_id;
+  const std::string target = habits_.selects ? "/mcp?tools=*"
+                             : habits_.seat >= 0
+                                 ? "/mcp/" + world_.seats[static_cast<size_t>(habits_.seat)].seat_id
+                                 : "/mcp";
   auto request = std::make_unique<Request>(*this, key, kind, call);
   Request* sink = request.get();
   sink->last_byte = world_.loop.Now();

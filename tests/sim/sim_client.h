@@ -26,8 +26,9 @@ struct ClientHabits {
   std::string name;
   bool rude = false;
   std::string revision = "2025-11-25";
-  int seat = -1;      // -1: the facade, else index of the seat whose tools are passed through
-  int calls_max = 3;  // at once
+  int seat = -1;         // -1: the facade, else index of the seat whose tools are passed through
+  bool selects = false;  // in place of the facade: all seats' tools under names of their own
+  int calls_max = 3;     // at once
   bool listens = true;
   std::string capabilities = "{}";  // raw
   bool wishes = false;              // subscribes to resources and sets log levels
@@ -162,6 +163,7 @@ class SimClient {
   std::string ComposeCall(Call& call, const SeatName& seat);
   std::string PickTool();
   const SeatName& PickSeat();
+  bool on_facade() const { return habits_.seat < 0 && !habits_.selects; }
   void MaybeCancel(uint64_t call);
   void CheckCancel(uint64_t call);
   void Resume(uint64_t call);

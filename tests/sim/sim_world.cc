@@ -102,6 +102,7 @@ ClientHabits SimWorld::DrawHabits(size_t number) {
   if (random_.Below(2) == 0) {
     habits.seat = static_cast<int>(random_.Below(surroundings_->seats.size()));
   }
+  habits.selects = habits.seat < 0 && number % 3 == 1;
   return habits;
 }
 
@@ -254,9 +255,14 @@ void SimWorld::CheckBounds() {
   }
 }
 
-// A fresh call to every seat succeeds.
+// A fresh call to every seat succeeds, by slug and by name.
 void SimWorld::ProbeSeats() {
-  SimClient probe(*surroundings_, {.name = "probe", .listens = false});
+  Probe({.name = "probe", .listens = false});
+  Probe({.name = "probe by name", .selects = true, .listens = false});
+}
+
+void SimWorld::Probe(ClientHabits habits) {
+  SimClient probe(*surroundings_, std::move(habits));
   const size_t seats = surroundings_->seats.size();
   size_t answered = 0;
   for (size_t i = 0; i < seats; ++i) {

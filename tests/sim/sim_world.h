@@ -78,6 +78,7 @@ class SimWorld {
   void CheckBounds();
   void CheckAskBounds();
   void ProbeSeats();
+  void Probe(ClientHabits habits);
   void CheckNews();
   // nullptr: the seat has none.
   const DccPlace* PlaceOf(size_t seat) const;
