@@ -197,14 +197,18 @@ class Stage:
             self.wait_for_seats(1)
         return self.agent
 
-    def start_registry_agent(self, names, address=None):
-        """An agent that finds one HTTP counting server for each name through a registry folder."""
+    def start_registry_agent(self, names, address=None, apps=None, command=None):
+        """An agent that finds one HTTP server for each name through a registry folder.
+
+        apps: {name: its DCC}, by default the name; command(name): by default a counting server's.
+        """
         registry = self.folder / "registry"
         (registry / "locks").mkdir(parents=True)
         rows = []
         for name in names:
-            server = self.start([sys.executable, COUNTING_SERVER, "--file", self.folder / f"{name}.txt",
-                                 "--http", 0], name)
+            counting = [sys.executable, COUNTING_SERVER, "--file", self.folder / f"{name}.txt",
+                        "--http", 0]
+            server = self.start(command(name) if command else counting, name)
             server.wait_for("/mcp")
             instance = str(uuid.uuid4())
             sentinel = registry / "locks" / f"{name}-{instance}.lock"
@@ -212,7 +216,7 @@ class Stage:
             fcntl.flock(held, fcntl.LOCK_EX)  # as a live adapter does
             self.on_close(held.close)
             now = {"secs_since_epoch": int(time.time()), "nanos_since_epoch": 0}
-            rows.append({"schema_version": 1, "dcc_type": name, "instance_id": instance,
+            rows.append({"schema_version": 1, "dcc_type": (apps or {}).get(name, name), "instance_id": instance,
                          "host": "127.0.0.1", "port": int(server.output().rsplit(":", 1)[1].split("/")[0]),
                          "version": "1", "pid": server.pid, "sentinel_path": str(sentinel),
                          "metadata": {}, "registered_at": now, "last_heartbeat": now,
