@@ -43,10 +43,14 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.ReadBytes("limits.result_bytes_max", &config.limits.result_bytes_max);
   settings.ReadBytes("limits.journal_bytes_max", &config.limits.journal_bytes_max);
   settings.ReadBytes("limits.queued_bytes_max", &config.limits.queued_bytes_max);
+  settings.ReadBytes("limits.ended_bytes_max", &config.limits.ended_bytes_max);
   settings.ReadBytes("limits.spool_bytes_max", &out->spool_bytes_max);
   int64_t open_calls = config.limits.open_calls_max;
   settings.Read("limits.open_calls_max", &open_calls, 1, 1'000'000);
   config.limits.open_calls_max = static_cast<uint32_t>(open_calls);
+  int64_t ended_calls = config.limits.ended_calls_max;
+  settings.Read("limits.ended_calls_max", &ended_calls, 1, 60'000);
+  config.limits.ended_calls_max = static_cast<uint32_t>(ended_calls);
 
   const auto read_count = [&settings](std::string_view key, size_t* value) {
     auto number = static_cast<int64_t>(*value);

@@ -49,7 +49,11 @@ class JournalFile {
 };
 
 struct AgentLimits {
-  uint32_t open_calls_max = 4'096;
+  uint32_t open_calls_max = 4'096;  // that wait or run
+  // Calls that have ended and wait to be settled. Beyond the bytes of their results in memory the
+  // oldest results go to the spool; while either bound is reached no further call is taken.
+  uint32_t ended_calls_max = 32'768;
+  uint64_t ended_bytes_max = 16ull << 20;  // well below what makes the journal give bodies up
   uint64_t queued_bytes_max = 64ull << 20;
   uint32_t window = 64 << 10;
   uint32_t window_max = 1 << 20;
@@ -82,6 +86,9 @@ struct AgentConfig {
 struct AgentGauges {
   size_t calls = 0;  // not settled
   size_t running = 0;
+  size_t held = 0;           // of `calls`: those that have ended
+  uint64_t held_bytes = 0;   // their results in memory
+  uint64_t bodies_lost = 0;  // results given up for want of room, so far
   size_t outbox_events = 0;
   size_t notices = 0;  // that wait to be written
   uint64_t spool_bytes = 0;

@@ -21,6 +21,14 @@ void WriteCalls(const AgentGauges& gauges, core::MetricsText& text) {
   text.Gauge("callboard_agent_calls", "Calls the agent holds until it is told to forget them.")
       .Sample(gauges.calls);
   text.Gauge("callboard_agent_calls_running", "Calls at work.").Sample(gauges.running);
+  text.Gauge("callboard_agent_calls_held",
+             "Calls that have ended and wait until their control plane settles them.")
+      .Sample(gauges.held);
+  text.Gauge("callboard_agent_held_bytes", "Their results that are kept in memory.")
+      .Sample(gauges.held_bytes);
+  text.Counter("callboard_agent_bodies_lost_total",
+               "Results given up before their call was settled, for want of room.")
+      .Sample(gauges.bodies_lost);
   text.Counter("callboard_agent_calls_started_total", "Calls sent to a backend.")
       .Sample(gauges.started);
   text.Counter("callboard_agent_calls_ended_total",

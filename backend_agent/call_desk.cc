@@ -100,9 +100,11 @@ void CallDesk::Recover() {
     call->outcome_class = outcome.class_();
     call->certainty = outcome.certainty();
     call->outbox.AddOutcome(std::move(outcome), std::move(body));
+    Hold(*call);
     std::string call_id = call->call_id;
     calls_[std::move(call_id)] = std::move(call);
   }
+  MakeRoomInMemory();
 }
 
 // ---- taking a call ------------------------------------------------------------------------------
@@ -130,11 +132,8 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
                   fmt::format("the parameters have {} bytes, the agent takes {}", size,
                               limits_.queued_bytes_max));
   }
-  if (calls_.size() >= limits_.open_calls_max || queued_bytes_ + size > limits_.queued_bytes_max) {
-    return Reject(port, dispatch, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED,
-                  fmt::format("the agent holds {} of {} calls and {} of {} bytes of parameters",
-                              calls_.size(), limits_.open_calls_max, queued_bytes_,
-                              limits_.queued_bytes_max));
+  if (std::string full = Fullness(size); !full.empty()) {
+    return Reject(port, dispatch, v1::REJECTED, v1::QUEUE_FULL, v1::NOT_STARTED, std::move(full));
   }
   auto owned = std::make_unique<Call>(port.window_, limits_.logs_per_call_max);
   Call& call = *owned;
@@ -158,6 +157,21 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
   } else {
     Submit(call, Payload(std::move(*dispatch.mutable_params()->mutable_inline_())));
   }
+}
+
+std::string CallDesk::Fullness(uint64_t params_size) const {
+  const size_t open = calls_.size() - held_;
+  if (open >= limits_.open_calls_max || queued_bytes_ + params_size > limits_.queued_bytes_max) {
+    return fmt::format("the agent holds {} of {} calls and {} of {} bytes of parameters", open,
+                       limits_.open_calls_max, queued_bytes_, limits_.queued_bytes_max);
+  }
+  if (held_ >= limits_.ended_calls_max || in_memory_bytes_ > limits_.ended_bytes_max) {
+    return fmt::format(
+        "the agent keeps {} of {} ended calls with {} of {} bytes of results in memory until their "
+        "control plane settles them, which it does not while its store fails",
+        held_, limits_.ended_calls_max, in_memory_bytes_, limits_.ended_bytes_max);
+  }
+  return {};
 }
 
 bool CallDesk::AcceptKnown(Port& port, Call& call, const v1::Dispatch& dispatch) {
@@ -397,6 +411,8 @@ void CallDesk::SettleCall(Port& port, Call& call, std::vector<Settlement>& settl
 void CallDesk::Forget(Call& call) {
   ReleaseQueuedBytes(call);
   if (call.collecting != nullptr) --collecting_count_;
+  if (call.held) --held_;
+  Release(call);
   Unbind(call);
   calls_.erase(calls_.find(call.call_id));
 }
@@ -418,6 +434,9 @@ void CallDesk::Expire() {
 
 void CallDesk::AddTo(AgentGauges& gauges) const {
   gauges.calls = calls_.size();
+  gauges.held = held_;
+  gauges.held_bytes = in_memory_bytes_;
+  gauges.bodies_lost = bodies_lost_;
   for (const auto& [call_id, call] : calls_) {
     if (call->started && !call->over()) ++gauges.running;
     gauges.outbox_events += call->outbox.size();

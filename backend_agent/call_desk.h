@@ -19,10 +19,12 @@
 namespace callboard::agent {
 
 // The calls between the links and the seats. Loop thread only; owned by the agent, and all that is
-// passed in outlives it. Bounds: open_calls_max calls, queued_bytes_max of parameters that have not
-// been started (beyond either: REJECTED, "queue full"), and each outbox its own. Bodies that
-// have been sent, then those whose owner is away, leave the spool when it is three quarters full:
-// BODY_LOST.
+// passed in outlives it. Bounds: open_calls_max calls that wait or run, queued_bytes_max of
+// parameters that have not been started, ended_calls_max calls that wait to be settled (and as many
+// more as were open then), ended_bytes_max of their results in memory (beyond any: REJECTED, "queue
+// full"), and each outbox its own. When the results in memory are too many the oldest go to the
+// spool. Bodies that have been sent, then those whose owner is away, leave the spool when it is
+// three quarters full, and memory when the spool takes nothing: BODY_LOST.
 //
 // A call is known by its id. It leaves the table when the control plane has settled it and the DCC
 // is done with it. Without a verdict after a cut it runs on and says nothing.
@@ -153,6 +155,7 @@ class CallDesk final : public CallObserver {
     bool ended = false;
     bool late_pending = false;  // told RUNNING: the DCC is still at it
     bool settled = false;       // forgotten as soon as it is over
+    bool held = false;          // it is over, and counted in held_
     int beats_after_late_end = 0;
     v1::OutcomeClass outcome_class = v1::OUTCOME_CLASS_UNSPECIFIED;
     v1::Certainty certainty = v1::CERTAINTY_UNSPECIFIED;
@@ -183,9 +186,19 @@ class CallDesk final : public CallObserver {
   void Submit(Call& call, Payload params);
   v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
   void AddOutcome(Call& call, CallEnd end);
+  // The call is over; its result may be in memory until it is settled.
+  void Hold(Call& call);
+  // Its result is no longer in memory.
+  void Release(const Call& call);
+  // Moves results from memory to the spool, or lets them go if it takes none.
+  void MakeRoomInMemory();
   // Lets bodies go when the spool is nearly full, the oldest first: of those that have been sent,
   // then of those whose owner is away.
-  void MakeRoom();
+  void MakeRoomInSpool();
+  // False: there is none, or it has an owner that waits for it (`written`: that has not got it).
+  bool GiveUpBody(Call& call, bool written, std::string_view why);
+  // Why no further call of that size can be taken; empty if it can.
+  std::string Fullness(uint64_t params_size) const;
   void EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,
                v1::Certainty certainty, std::string detail);
   void SettleCall(Port& port, Call& call, std::vector<Settlement>& settlements);
@@ -207,6 +220,10 @@ class CallDesk final : public CallObserver {
   core::StringMap<std::unique_ptr<Call>> calls_;
   uint64_t next_sequence_ = 1;
   uint64_t queued_bytes_ = 0;
+  size_t held_ = 0;                      // of calls_: those that are over
+  std::map<uint64_t, Call*> in_memory_;  // by sequence: of these, those with a result in memory
+  uint64_t in_memory_bytes_ = 0;
+  uint64_t bodies_lost_ = 0;
   uint64_t started_ = 0;
   uint64_t tool_errors_ = 0;
   std::map<std::pair<v1::OutcomeClass, v1::Reason>, uint64_t> ended_;

@@ -145,28 +145,76 @@ void CallDesk::AddOutcome(Call& call, CallEnd end) {
   const bool spooled = end.body.size() > kInlineBodyMax;
   call.outbox.AddOutcome(std::move(outcome), std::move(end.body));
   MakeReady(call);
-  if (spooled) MakeRoom();
+  if (call.over()) Hold(call);
+  if (in_memory_bytes_ > limits_.ended_bytes_max) {
+    MakeRoomInMemory();
+  } else if (spooled) {
+    MakeRoomInSpool();
+  }
 }
 
-void CallDesk::MakeRoom() {
+void CallDesk::Hold(Call& call) {
+  if (!std::exchange(call.held, true)) ++held_;
+  const Payload& body = call.outbox.body();
+  if (body.empty() || body.file() != nullptr) return;
+  if (in_memory_.emplace(call.sequence, &call).second) in_memory_bytes_ += body.size();
+}
+
+void CallDesk::Release(const Call& call) {
+  if (in_memory_.erase(call.sequence) > 0) in_memory_bytes_ -= call.outbox.body().size();
+}
+
+void CallDesk::MakeRoomInMemory() {
+  while (in_memory_bytes_ > limits_.ended_bytes_max && !in_memory_.empty()) {
+    Call& call = *in_memory_.begin()->second;
+    auto writer = spool_.Create();
+    if (!writer.ok() || !(*writer)->Append(call.outbox.body().view()).ok()) break;
+    Payload body((*writer)->Finish());
+    journal_.MoveBody(call.call_id, body);
+    Release(call);
+    call.outbox.MoveBody(std::move(body));
+  }
+  for (const bool written : {true, false}) {
+    for (auto next = in_memory_.begin(); next != in_memory_.end();) {
+      if (in_memory_bytes_ <= limits_.ended_bytes_max) break;
+      Call& call = *(next++)->second;
+      GiveUpBody(call, written, "results in memory are too many and the spool takes nothing");
+    }
+  }
+  MakeRoomInSpool();
+}
+
+void CallDesk::MakeRoomInSpool() {
   if (spool_.bytes() <= spool_.bytes_max() / 4 * 3) return;
-  // What has been written is missed only by a client that comes back for it; what waits for an
-  // owner has been seen by nobody.
   for (const bool written : {true, false}) {
     for (Call* call : InOrder()) {
       if (spool_.bytes() <= spool_.bytes_max() / 2) return;
-      const bool linked = call->port != nullptr;
-      if (linked != written || !call->ended || !call->outbox.LoseBody()) continue;
-      call->outcome_class = v1::LOST;
-      call->certainty = v1::FINISHED;
-      journal_.LoseBody(call->call_id);
-      core::Log(written ? core::LogLevel::kDebug : core::LogLevel::kWarn, "body_lost",
-                {{"call", absl::BytesToHexString(core::ToAbsl(call->call_id))},
-                 {"instance", call->seat_id},
-                 {"reason", written ? "it has been sent, and the spool is nearly full"
-                                    : "the spool is nearly full and its owner is away"}});
+      if (call->outbox.body().file() == nullptr) continue;
+      GiveUpBody(*call, written, "the spool is nearly full");
     }
   }
+}
+
+// What has been written is missed only by a client that comes back for it; what waits for an owner
+// has been seen by nobody.
+bool CallDesk::GiveUpBody(Call& call, bool written, std::string_view why) {
+  const bool linked = call.port != nullptr;
+  if (linked != written || !call.ended) return false;
+  Release(call);
+  if (!call.outbox.LoseBody()) {
+    if (call.held) Hold(call);
+    return false;
+  }
+  ++bodies_lost_;
+  call.outcome_class = v1::LOST;
+  call.certainty = v1::FINISHED;
+  journal_.LoseBody(call.call_id);
+  core::Log(
+      written ? core::LogLevel::kDebug : core::LogLevel::kWarn, "body_lost",
+      {{"call", absl::BytesToHexString(core::ToAbsl(call.call_id))},
+       {"instance", call.seat_id},
+       {"reason", fmt::format("{}; {}", why, written ? "it has been sent" : "its owner is away")}});
+  return true;
 }
 
 void CallDesk::EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,

@@ -277,6 +277,21 @@ absl::Status CallJournal::KeepBody(JournaledCall& call, const Payload& body) {
   return absl::OkStatus();
 }
 
+void CallJournal::MoveBody(const std::string& call_id, const Payload& body) {
+  auto it = calls_.find(call_id);
+  if (it == calls_.end() || !it->second.outcome) return;
+  JournaledCall& call = it->second;
+  if (!call.spool_name.empty()) spool_.Remove(call.spool_name);
+  body.file()->Keep();
+  call.body = body;
+  call.body_lost = false;
+  call.spool_name = body.file()->name();
+  scratch_.clear();
+  WriteFinished(scratch_, call);
+  // Not written: the record that has the body in it is still there.
+  Write().IgnoreError();
+}
+
 void CallJournal::LoseBody(const std::string& call_id) {
   auto it = calls_.find(call_id);
   if (it == calls_.end() || !it->second.outcome) return;

@@ -79,6 +79,8 @@ class CallJournal final {
   // later end replaces the former one.
   absl::Status Finished(const std::string& call_id, const v1::Outcome& outcome,
                         const Payload& body);
+  // The body of a finished call lies in this file of the spool from now on.
+  void MoveBody(const std::string& call_id, const Payload& body);
   // The body of a finished call goes; its outcome stays.
   void LoseBody(const std::string& call_id);
   // The backend works on as this job.

@@ -132,10 +132,15 @@ void Outbox::AddOutcome(v1::Outcome outcome, Payload body) {
           .outcome = std::make_unique<v1::Outcome>(std::move(outcome))});
 }
 
+const Payload& Outbox::body() const {
+  static const Payload kNone;
+  return ended_ && !events_.empty() ? events_.back().body : kNone;
+}
+
 bool Outbox::LoseBody() {
   if ((attached_ && !drained()) || events_.empty()) return false;
   Event& last = events_.back();
-  if (last.kind != Kind::kOutcome || last.body.file() == nullptr) return false;
+  if (last.kind != Kind::kOutcome || last.body.empty()) return false;
   if (last.n == 0) waiting_bytes_ -= last.body.size();
   last.body = Payload();
   MarkBodyLost(*last.outcome);

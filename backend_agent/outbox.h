@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "backend_agent/frame_builder.h"
 #include "backend_agent/payload.h"
@@ -38,9 +39,13 @@ class Outbox final {
   std::optional<uint64_t> TakeAsk(uint64_t n);
   // `outcome.body` is ignored: the text is `body`.
   void AddOutcome(v1::Outcome outcome, Payload body);
-  // While detached, or when all has been written: lets the body of the outcome go, if it lies in
-  // the spool, and says that it is lost to whoever asks for it from now on. False: there is none.
+  // While detached, or when all has been written: lets the body of the outcome go, and says that
+  // it is lost to whoever asks for it from now on. False: there is none.
   bool LoseBody();
+  // Of the outcome; empty before there is one.
+  const Payload& body() const;
+  // The same text in another place.
+  void MoveBody(Payload body) { events_.back().body = std::move(body); }
 
   // The control plane takes events from now on. It holds all events up to `have_n` and
   // `have_offset` bytes of the body of the next; the event whose body is continued begins with its

@@ -51,6 +51,7 @@ SimSettings DrawSettings(core::Random& random) {
     settings.agent.link_unreceived_most = 1 << 20;
     settings.agent.journal_bytes_max = 64 << 10;
     settings.agent.tombstones_max = 64;
+    settings.agent.ended_bytes_max = 1 << 10;
     seat.queue.main_depth = 4;
   }
   return settings;

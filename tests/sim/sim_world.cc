@@ -228,10 +228,17 @@ void SimWorld::CheckBounds() {
   for (const auto& machine : machines_) {
     if (!machine->agent_runs()) continue;
     const agent::AgentGauges gauges = machine->gauges();
-    if (gauges.calls > settings_.agent.open_calls_max ||
-        gauges.journal_bytes > settings_.agent.journal_bytes_max + (64u << 10)) {
+    const agent::AgentLimits& limits = settings_.agent;
+    // Ended calls are refused nothing: those that were open when their bound was reached come on
+    // top.
+    if (gauges.calls - gauges.held > limits.open_calls_max ||
+        gauges.held > limits.ended_calls_max + limits.open_calls_max ||
+        gauges.held_bytes > limits.ended_bytes_max ||
+        gauges.journal_bytes > limits.journal_bytes_max + (64u << 10)) {
       trace_.Violate("every table is within its bounds",
-                     fmt::format("{}: {} calls, journal of {} bytes", machine->name(), gauges.calls,
+                     fmt::format("{}: {} calls, {} of them ended with {} bytes in memory, journal "
+                                 "of {} bytes",
+                                 machine->name(), gauges.calls, gauges.held, gauges.held_bytes,
                                  gauges.journal_bytes));
     }
   }

@@ -76,6 +76,98 @@ TEST_F(UplinkCalls, BeyondOpenCallsOrQueuedBytesTheQueueIsFull) {
   EXPECT_EQ(OutcomeOf(CallIdOf('e')).reason(), v1::PARAMS_TOO_LARGE);
 }
 
+TEST_F(UplinkCalls, EndedCallsThatWaitToBeSettledTakeNoSlot) {
+  config.limits.open_calls_max = 2;
+  config.limits.ended_calls_max = 3;
+  StartLinked();
+  for (const char letter : {'a', 'b', 'c'}) End(Begin(letter), agent::Payload("{}"));
+  EXPECT_EQ(agent->gauges().calls, 3u);
+  EXPECT_EQ(agent->gauges().held, 3u);
+  Send(MakeDispatch('d'));
+  const v1::Outcome refusal = OutcomeOf(CallIdOf('d'));
+  EXPECT_EQ(refusal.reason(), v1::QUEUE_FULL);
+  EXPECT_EQ(refusal.certainty(), v1::NOT_STARTED);
+  EXPECT_EQ(refusal.facts().detail(),
+            "the agent keeps 3 of 3 ended calls with 6 of 16777216 bytes of results in memory "
+            "until their control plane settles them, which it does not while its store fails");
+  SendSettle(CallIdOf('a'));
+  EXPECT_EQ(agent->gauges().held, 2u);
+  Begin('e');
+  Begin('f');
+  Send(MakeDispatch('g'));
+  EXPECT_EQ(OutcomeOf(CallIdOf('g')).facts().detail(),
+            "the agent holds 2 of 2 calls and 0 of 67108864 bytes of parameters");
+}
+
+TEST_F(UplinkCalls, CallTheDccIsStillAtTakesItsSlotUntilItsLateEnd) {
+  config.limits.open_calls_max = 1;
+  StartLinked();
+  const std::string call_id = Begin('a');
+  End(call_id, {}, v1::EXPIRED, v1::RUNNING);
+  EXPECT_EQ(agent->gauges().held, 0u);
+  Send(MakeDispatch('b'));
+  EXPECT_EQ(OutcomeOf(CallIdOf('b')).reason(), v1::QUEUE_FULL);
+  agent->call_observer().OnLateEnd(call_id, MakeEnd(agent::Payload("{}")));
+  EXPECT_EQ(agent->gauges().held, 1u);
+  Begin('c');
+}
+
+TEST_F(UplinkCalls, ResultsBeyondWhatMemoryHoldsAreInTheSpoolUntilTheyAreSettled) {
+  config.limits.ended_bytes_max = 250;
+  StartLinked();
+  for (const char letter : {'a', 'b', 'c'}) End(Begin(letter), agent::Payload(Text(100)));
+  EXPECT_EQ(agent->gauges().held_bytes, 200u);
+  EXPECT_EQ(spool.bytes(), 100u) << "the oldest";
+  CutAndRedial();
+  SendWelcome();
+  SendVerdict(CallIdOf('a'), v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(CallIdOf('a')).body().inline_(), Text(100));
+
+  // The journal says where it is.
+  Kill();
+  StartLinked();
+  SendVerdict(CallIdOf('a'), v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(CallIdOf('a')).body().inline_(), Text(100));
+  EXPECT_EQ(agent->gauges().held_bytes, 200u);
+  for (const char letter : {'a', 'b', 'c'}) SendSettle(CallIdOf(letter));
+  EXPECT_EQ(spool.bytes(), 0u);
+  EXPECT_EQ(agent->gauges().held, 0u);
+  EXPECT_EQ(agent->gauges().held_bytes, 0u);
+}
+
+TEST_F(UplinkCalls, ResultsThatNeitherMemoryNorSpoolTakesAreLostOldestFirstWhenTheyWereSent) {
+  config.limits.ended_bytes_max = 250;
+  spool.set_bytes_max(50);
+  StartLinked();
+  for (const char letter : {'a', 'b', 'c'}) End(Begin(letter), agent::Payload(Text(100)));
+  EXPECT_EQ(agent->gauges().held_bytes, 200u);
+  EXPECT_EQ(agent->gauges().bodies_lost, 1u);
+  CutAndRedial();
+  SendWelcome();
+  for (const char letter : {'a', 'b'}) SendVerdict(CallIdOf(letter), v1::Verdict::CONTINUE, 1);
+  EXPECT_EQ(OutcomeOf(CallIdOf('a')).reason(), v1::BODY_LOST);
+  EXPECT_EQ(OutcomeOf(CallIdOf('a')).certainty(), v1::FINISHED);
+  EXPECT_EQ(OutcomeOf(CallIdOf('b')).body().inline_(), Text(100));
+}
+
+TEST_F(UplinkCalls, NoCallIsTakenWhileResultsNobodyHasGotFillMemoryAndSpool) {
+  config.limits.ended_bytes_max = 250;
+  config.limits.window = 10;
+  spool.set_bytes_max(50);
+  welcome.mutable_limits()->set_window(10);
+  StartLinked();
+  // One item may exceed the window; what follows waits for an acknowledgement.
+  const std::string call_id = Begin('a');
+  agent->call_observer().OnLog(call_id, Text(20));
+  loop.RunReady();
+  End(call_id, agent::Payload(Text(300)));
+  EXPECT_EQ(agent->gauges().bodies_lost, 0u);
+  Send(MakeDispatch('b'));
+  EXPECT_EQ(OutcomeOf(CallIdOf('b')).reason(), v1::QUEUE_FULL);
+  SendAck(call_id, 2, 0);
+  EXPECT_EQ(OutcomeOf(call_id).body().inline_(), Text(300)) << "it was kept for its owner";
+}
+
 TEST_F(UplinkCalls, LargeParametersAreCollectedAndTheirWindowGivenBack) {
   StartLinked();
   const std::string params = Text(200'000);

@@ -35,6 +35,9 @@ TEST_F(AgentMetrics, CountCallsByHowTheyEnded) {
   EXPECT_TRUE(Told(ended + R"({outcome="lost",reason="backend_connection_lost"} 1)"));
   EXPECT_TRUE(Told(ended + R"({outcome="rejected",reason="seat_unknown"} 1)"));
   EXPECT_TRUE(Told("callboard_agent_calls 3")) << "none of them is settled";
+  EXPECT_TRUE(Told("callboard_agent_calls_held 3"));
+  EXPECT_TRUE(Told("callboard_agent_held_bytes 4")) << "two results of two bytes";
+  EXPECT_TRUE(Told("callboard_agent_bodies_lost_total 0"));
   EXPECT_TRUE(Told("callboard_agent_calls_running 0"));
 }
 
