@@ -92,7 +92,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
     done.set_class_(v1::RESULT);
     done.set_certainty(v1::FINISHED);
     done.mutable_body()->set_inline_("{}");
-    return std::make_unique<EndedCallSource>(std::move(done));
+    return std::make_unique<StoredCallSource>(plane_.ready, durable_, std::move(done));
   }
   call.id = CallId::New(plane_.random, plane_.UnixMs(call.created));
   const std::string& request_id = call.request.client_request_id();

@@ -152,4 +152,21 @@ std::optional<absl::StatusOr<v1::InvokeEvent>> InvokeSource::TakeWithoutStream()
   return *end_;
 }
 
+StoredCallSource::StoredCallSource(std::shared_ptr<ReadyQueue> queue, DurableLog& durable,
+                                   v1::CallOutcome outcome)
+    : PulledSource(std::move(queue)), outcome_(std::move(outcome)) {
+  durable.WhenDurable(lifetime_.Wrap([this](const absl::Status&) {
+    stored_ = true;
+    MarkReady();
+  }));
+}
+
+std::optional<absl::StatusOr<v1::InvokeEvent>> StoredCallSource::Take() {
+  if (!stored_) return std::nullopt;
+  if (std::exchange(given_, true)) return absl::OutOfRangeError("the call has ended");
+  v1::InvokeEvent event;
+  *event.mutable_outcome() = std::move(outcome_);
+  return event;
+}
+
 }  // namespace callboard::server

@@ -58,7 +58,23 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   std::optional<absl::Status> end_;
 };
 
-// A call that ended before it began: refused, or done without the seat.
+// A call that was done without the seat: told once what it changed is durable, or the store fails.
+class StoredCallSource final : public PulledSource<v1::InvokeEvent> {
+ public:
+  StoredCallSource(std::shared_ptr<ReadyQueue> queue, DurableLog& durable, v1::CallOutcome outcome);
+
+ protected:
+  void OnDemand() override {}
+  std::optional<absl::StatusOr<v1::InvokeEvent>> Take() override;
+
+ private:
+  v1::CallOutcome outcome_;
+  bool stored_ = false;
+  bool given_ = false;
+  core::Lifetime lifetime_;
+};
+
+// A call that was refused before it began.
 class EndedCallSource final : public core::EventSource<v1::InvokeEvent> {
  public:
   explicit EndedCallSource(v1::CallOutcome outcome) : outcome_(std::move(outcome)) {}

@@ -77,6 +77,51 @@ TEST_F(DurableTest, WhatASessionWantsIsStoredBeforeItsClientReliesOnIt) {
   EXPECT_THAT(interest->interest().resource_uris(), ElementsAre("res://a"));
 }
 
+TEST_F(DurableTest, AnUnsubscribeThatOthersSubscriptionsAnswerIsStoredBeforeItsClientReliesOnIt) {
+  auto agent = Link();
+  const std::string stays = OpenSession("seat:" + kSeat);
+  const std::string leaves = OpenSession("seat:" + kSeat);
+  for (const std::string& session : {stays, leaves}) {
+    auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
+    agent->Result(agent->TakeDispatch(), 1, "{}");
+    loop.RunReady();
+    ASSERT_EQ(caller->outcome().class_(), v1::RESULT);
+  }
+  disk.delay = absl::Milliseconds(5);
+  auto caller = Invoke(Request(leaves, "2", "resources/unsubscribe", R"({"uri":"res://a"})"));
+  loop.RunReady();
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch)) << "the backend keeps the other's";
+  EXPECT_TRUE(caller->outcomes().empty()) << "a kill could still lose it";
+  loop.RunFor(absl::Milliseconds(6));
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+  EXPECT_EQ(caller->outcome().body().inline_(), "{}");
+  ASSERT_TRUE(caller->end);
+  EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
+
+  Restart();
+  auto back = Link("boot-1", 2);
+  auto listener = Listen(leaves, 0);
+  back->Notice("notifications/resources/updated", R"({"uri":"res://a"})");
+  loop.RunReady();
+  EXPECT_TRUE(listener->params().empty()) << "it has unsubscribed";
+}
+
+TEST_F(DurableTest, AFailingStoreDelaysNoUnsubscribe) {
+  auto agent = Link();
+  const std::string stays = OpenSession("seat:" + kSeat);
+  const std::string leaves = OpenSession("seat:" + kSeat);
+  for (const std::string& session : {stays, leaves}) {
+    auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
+    agent->Result(agent->TakeDispatch(), 1, "{}");
+    loop.RunReady();
+  }
+  disk.failing = true;
+  store->OnDiskChanged();
+  auto caller = Invoke(Request(leaves, "2", "resources/unsubscribe", R"({"uri":"res://a"})"));
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
 TEST_F(DurableTest, StreamsAreReplayedAcrossTermsInOrderWithoutGapOrDuplicate) {
   auto agent = Link();
   const std::string session = OpenSession();
