@@ -178,6 +178,20 @@ void SeatRegistry::Rename(const std::string& seat_id, SeatRecord& record) {
   record.display_name = std::move(name);
 }
 
+void SeatRegistry::Restore(SeatRecord record) {
+  if (seats_.size() >= limits_.seats_max) return;
+  const std::string seat_id = record.state.seat_id();
+  const std::string instance = NormalInstanceId(record.state.instance_id());
+  if (!instance.empty()) instance_ids_.emplace(instance, seat_id);
+  SeatRecord& restored = seats_[seat_id] = std::move(record);
+  // The name it was shown under, which no other seat had.
+  if (restored.display_name.empty() ||
+      !seat_of_name_.emplace(restored.display_name, seat_id).second) {
+    restored.display_name.clear();
+    Rename(seat_id, restored);
+  }
+}
+
 void SeatRegistry::Detach(const std::string& agent_id, absl::Time now) {
   latest_ = std::max(latest_, now);
   for (auto& [id, seat] : seats_) {
@@ -218,7 +232,7 @@ std::vector<std::string> SeatRegistry::Sweep(absl::Time now) {
       presence = Presence::kStale;
     }
     const bool forget = away > limits_.forget_after;
-    if (presence != seat.presence) changed.push_back(id);
+    if (presence != seat.presence || forget) changed.push_back(id);
     seat.presence = presence;
     if (forget) forgotten.push_back(id);
   }

@@ -58,13 +58,16 @@ class SeatRegistry {
                                 const std::string& host,
                                 const std::map<std::string, std::string>& agent_labels,
                                 absl::Time now);
+  // A seat of a former control plane as it was kept, not linked. Nothing happens at seats_max.
+  void Restore(SeatRecord record);
   // The agent's link ended. Update() of its seats brings them back.
   void Detach(const std::string& agent_id, absl::Time now);
   // A heartbeat: its linked seats are seen.
   void Seen(const std::string& agent_id, absl::Time now);
   // Removed by its owner (row gone, no longer configured).
   void Remove(const std::string& seat_id);
-  // Ages detached seats; returns those whose presence changed, and forgets those past forget_after.
+  // Ages detached seats and forgets those past forget_after; returns those whose presence changed
+  // and those that are forgotten.
   std::vector<std::string> Sweep(absl::Time now);
 
   // nullptr if unknown. The pointer is valid until the next non-const call.

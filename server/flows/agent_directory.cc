@@ -237,6 +237,7 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   plane_.seats.Detach(agent.info.agent_id, plane_.loop.Now());
   calls_.OnLinkDown(agent.info.agent_id);
   for (const std::string& seat : plane_.seats.SeatsOf(agent.info.agent_id)) {
+    seats_.Keep(seat);
     observer_.OnSeatChanged(seat);
   }
 }
@@ -309,6 +310,8 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
     return;
   }
   const std::string former_digest = former == nullptr ? "" : former->state.catalogue_digest();
+  const bool differs = former == nullptr || former->agent_id != agent.info.agent_id ||
+                       former->host != agent.info.host || SeatKeeper::Differ(former->state, state);
   const bool was_up =
       former != nullptr && former->presence == Presence::kLinked && former->state.incarnation() > 0;
   auto change = plane_.seats.Update(state, agent.info.agent_id, agent.info.host, agent.info.labels,
@@ -316,6 +319,7 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
   if (!change.ok()) return;
   const SeatRecord* seat = plane_.seats.Find(seat_id);
   if (seat == nullptr) return;
+  if (differs || *change == SeatRegistry::Change::kBackOnline) seats_.Keep(seat_id);
   LogPresence(*seat, was_up, *change == SeatRegistry::Change::kNewIncarnation);
   if (*change == SeatRegistry::Change::kNewIncarnation) {
     calls_.OnNewIncarnation(seat_id, seat->state.incarnation());
@@ -454,6 +458,7 @@ void AgentDirectory::RemoveSeat(const std::string& seat_id, const std::string& w
   core::LogInfo("seat_removed", {{"instance", seat_id}, {"reason", why}});
   calls_.OnSeatDown(seat_id, why.empty() ? "it is gone" : why);
   plane_.seats.Remove(seat_id);
+  seats_.Forget(seat_id);
   plane_.catalog.RemoveSeat(seat_id);
   observer_.OnSeatChanged(seat_id);
 }
@@ -461,7 +466,10 @@ void AgentDirectory::RemoveSeat(const std::string& seat_id, const std::string& w
 void AgentDirectory::Sweep() {
   for (const std::string& seat_id : plane_.seats.Sweep(plane_.loop.Now())) {
     const SeatRecord* seat = plane_.seats.Find(seat_id);
-    if (seat == nullptr) plane_.catalog.RemoveSeat(seat_id);
+    if (seat == nullptr) {
+      plane_.catalog.RemoveSeat(seat_id);
+      seats_.Forget(seat_id);
+        }
     if (seat == nullptr || seat->presence == Presence::kDead) {
       calls_.OnSeatDown(seat_id, "its agent has been away for too long");
     }

@@ -13,6 +13,7 @@
 #include "core/runtime/lifetime.h"
 #include "server/flows/agent_session.h"
 #include "server/flows/plane.h"
+#include "server/flows/seat_keeper.h"
 
 namespace callboard::server {
 
@@ -58,7 +59,7 @@ struct AgentInfo {
   uint64_t epoch = 0;
   std::string journal_id;
   std::map<std::string, std::string> labels;
-  uint64_t links = 0;  // accepted so far
+  uint64_t links = 0;          // accepted so far
   absl::Time last_heard;
   absl::Time linked_at;
   AgentSession* link = nullptr;
@@ -68,8 +69,8 @@ struct AgentInfo {
 // catalogue bodies kCatalogueBytesMax each, one per seat.
 class AgentDirectory final : public AgentSession::Host {
  public:
-  AgentDirectory(Plane& plane, AgentCalls& calls, SeatObserver& observer)
-      : plane_(plane), calls_(calls), observer_(observer) {}
+  AgentDirectory(Plane& plane, SeatKeeper& seats, AgentCalls& calls, SeatObserver& observer)
+      : plane_(plane), seats_(seats), calls_(calls), observer_(observer) {}
   ~AgentDirectory() override;
 
   void Attach(std::unique_ptr<AgentLink> link, PeerIdentity peer);
@@ -140,6 +141,7 @@ class AgentDirectory final : public AgentSession::Host {
   void RemoveSeat(const std::string& seat_id, const std::string& why);
 
   Plane& plane_;
+  SeatKeeper& seats_;
   AgentCalls& calls_;
   SeatObserver& observer_;
   std::map<uint64_t, std::unique_ptr<AgentSession>> sessions_;

@@ -20,6 +20,7 @@
 #include "server/flows/receipts.h"
 #include "server/flows/restore.h"
 #include "server/flows/seat_audience.h"
+#include "server/flows/seat_keeper.h"
 #include "server/flows/session_reader.h"
 #include "server/flows/skill_load.h"
 #include "server/flows/tool_search.h"
@@ -58,12 +59,14 @@ struct ControlPlane::Impl final : SeatObserver {
                    agents.SendInterest(seat_id, std::move(interest));
                  }),
         selections(plane, durable),
+        seats(plane, durable),
         flow(plane, durable, receipts, audience, selections,
              [this](const CallId& id) { OnEnded(id); }),
-        agents(plane, flow, *this),
+        agents(plane, seats, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
-    if (const auto status = RestoreTables(plane, durable, receipts, audience, selections, flow);
+    if (const auto status =
+            RestoreTables(plane, durable, receipts, audience, selections, seats, flow);
         !status.ok()) {
       core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
     }
@@ -239,6 +242,7 @@ struct ControlPlane::Impl final : SeatObserver {
   InstanceWatchers watchers;
   SeatAudience audience;
   ToolSelections selections;
+  SeatKeeper seats;
   CallFlow flow;
   AgentDirectory agents;
   SkillLoads skills;

@@ -51,6 +51,9 @@ class Loaded {
         return TakeCall(*key->call, record);
       case StoreKey::Kind::kOutcome:
         return TakeOutcome(*key->call, record);
+      case StoreKey::Kind::kSeat:
+        (void)seats[key->seat_id].ParseFromString(record.value);
+        return;
       case StoreKey::Kind::kReceipts:
         (void)receipts[key->number].ParseFromString(record.value);
         return;
@@ -91,6 +94,7 @@ class Loaded {
   std::map<CallId, v1::CallRecord> calls;
   std::map<CallId, std::pair<size_t, CallFlow::StoredOutcome>> outcomes;  // and their size
   std::map<uint64_t, v1::ReceiptBlock> receipts;
+  std::map<std::string, v1::StoredSeat> seats;
 
  private:
   void Adopt(StoreRecord record) {
@@ -239,20 +243,23 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
 }  // namespace
 
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, ToolSelections& selections, CallFlow& flow) {
+                           SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
+                           CallFlow& flow) {
   Loaded loaded(durable);
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });
   if (!status.ok()) return status;
   loaded.AdoptFormer();
+  for (const auto& [seat_id, stored] : loaded.seats) seats.Restore(seat_id, stored);
   for (const auto& [block, stored] : loaded.receipts) receipts.Restore(block, stored);
   RestoreSessions(loaded, plane, audience, selections);
   RestoreStreams(loaded, plane, durable);
   RestoreCalls(loaded, flow);
   for (const auto& [id, stored] : loaded.outcomes) receipts.RestoreOutcome(id, stored.first);
   plane.executions.metrics().BeginAnew();
-  if (!loaded.sessions.empty()) {
-    core::LogInfo("restored", {{"sessions", plane.sessions.size()},
+  if (!loaded.sessions.empty() || !loaded.seats.empty()) {
+    core::LogInfo("restored", {{"seats", plane.seats.size()},
+                               {"sessions", plane.sessions.size()},
                                {"streams", plane.sessions.streams()},
                                {"calls", plane.executions.open()},
                                {"receipts", plane.executions.ended()}});

@@ -7,12 +7,14 @@
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
 #include "server/flows/seat_audience.h"
+#include "server/flows/seat_keeper.h"
 
 namespace callboard::server {
 
 // Once, before anything else happens. Events stay in the store: what they are is noted, and readers
 // fetch them. Records that no longer belong to anything are erased.
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, ToolSelections& selections, CallFlow& flow);
+                           SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
+                           CallFlow& flow);
 
 }  // namespace callboard::server

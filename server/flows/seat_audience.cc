@@ -97,7 +97,8 @@ void SeatAudience::OnSeatChanged(const std::string& seat_id) {
   if (found == seats_.end() || !found->second.owes) return;
   // What it may tell of is known when its backend is there.
   const SeatRecord* seat = plane_.seats.Find(seat_id);
-  if (seat == nullptr || seat->state.capabilities().empty()) return;
+  const bool there = seat != nullptr && seat->presence == Presence::kLinked;
+  if (!there || seat->state.capabilities().empty()) return;
   found->second.owes = false;
   for (const std::string& id : found->second.sessions) {
     Session* session = plane_.sessions.Find(id);

@@ -1,5 +1,6 @@
 """Restarts in mid-stream, orderly and not, under the official clients: which of a hundred events they are told, how often, in which order."""
 
+import json
 import shutil
 import signal
 import sys
@@ -105,3 +106,27 @@ def test_an_orderly_end_takes_no_longer_than_its_drain(stage):
     stage.restart_control_plane()
     assert call.result(20).text == "counted cut"
     assert stage.begun("cut") == 1
+
+
+def test_calls_right_after_a_kill_wait_for_their_agent(stage):
+    """The agent is held until calls have come; it was linked when callboardd died."""
+    stage.start_control_plane()
+    stage.start_agent()
+    client = stage.client()
+    facade = stage.client("/mcp")
+    slug = json.loads(facade.call("search_tools", {"query": "echo"}).result["content"][0]["text"])["tools"][0]["slug"]
+    stage.control_plane.kill()
+    stage.agent.signal(signal.SIGSTOP)
+    stage.restart_control_plane()
+    rows = json.loads(facade.call("list_instances").result["content"][0]["text"])["instances"]
+    assert [(row["name"], row["status"]) for row in rows] == [("counting", "reconnecting")]
+    calls = [client.start_call("count", {"id": "own", "ms": 10}, timeout=40),
+             stage.client().start_call("count", {"id": "new", "ms": 10}, timeout=40),
+             facade.start_call("call_tool", {"tool_slug": slug, "arguments": {"text": "by slug"}}, timeout=40)]
+    time.sleep(1)  # a refusal would be there at once
+    assert [call.result().text for call in calls if call.done()] == []
+    stage.agent.signal(signal.SIGCONT)
+    assert calls[0].result(30).text == "counted own"
+    assert calls[1].result(30).text == "counted new"
+    assert "by slug" in calls[2].result(30).text
+    assert [stage.begun("own"), stage.begun("new")] == [1, 1]

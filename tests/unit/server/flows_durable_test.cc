@@ -106,6 +106,89 @@ TEST_F(DurableTest, AnUnsubscribeThatOthersSubscriptionsAnswerIsStoredBeforeItsC
   EXPECT_TRUE(listener->params().empty()) << "it has unsubscribed";
 }
 
+TEST_F(DurableTest, ACallThatComesBeforeItsAgentIsBackWaitsForIt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  loop.RunReady();
+  Restart();
+  loop.RunFor(absl::Seconds(3));
+  auto caller = Invoke(Call(session, "1"));
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(caller->outcomes().empty()) << caller->outcome().message();
+  auto back = Link("boot-1", 2);
+  back->Result(back->TakeDispatch(), 1);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().body().inline_(), R"({"ok":1})");
+}
+
+TEST_F(DurableTest, ACallForASeatThatDoesNotComeBackIsRefusedAsAfterACut) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  Restart();
+  loop.RunFor(absl::Seconds(31));
+  auto caller = Invoke(Call(session, "1"));
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().reason(), v1::SEAT_OFFLINE);
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+  EXPECT_THAT(caller->outcome().message(), HasSubstr("seat 'maya-a' is stale"));
+  // And it is forgotten a day after it was last linked, however often the control plane restarts.
+  loop.RunFor(absl::Hours(23));
+  Restart();
+  EXPECT_EQ(plane->gauges().seats, 1u);
+  loop.RunFor(absl::Hours(1));
+  EXPECT_EQ(plane->gauges().seats, 0u);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  EXPECT_EQ(plane->gauges().seats, 0u);
+}
+
+TEST_F(DurableTest, ASeatIsAfterARestartWhatItWas) {
+  auto agent = Link();
+  v1::AgentItem item;
+  *item.mutable_seat_state() = FakeAgent::Seat(4);
+  item.mutable_seat_state()->set_instructions("be kind");
+  item.mutable_seat_state()->set_server_info(R"({"name":"maya"})");
+  item.mutable_seat_state()->set_capabilities(R"({"tools":{}})");
+  (*item.mutable_seat_state()->mutable_labels())["shot"] = "sh010";
+  agent->Say(std::move(item));
+  loop.RunReady();
+  const auto rows = [this] { return plane->ListInstances({}).instances(); };
+  ASSERT_EQ(rows().size(), 1);
+  const v1::InstanceRow before = rows()[0];
+  Restart();
+  ASSERT_EQ(rows().size(), 1);
+  v1::InstanceRow after = rows()[0];
+  EXPECT_EQ(after.status(), "reconnecting");
+  EXPECT_EQ(after.advice(), "wait");
+  for (const auto& row : {&before, const_cast<const v1::InstanceRow*>(&after)}) {
+    EXPECT_EQ(row->name(), "maya-a");
+    EXPECT_EQ(row->incarnation(), 4u);
+    EXPECT_EQ(row->scene(), "shot_010.ma");
+    EXPECT_EQ(row->instructions(), "be kind");
+    EXPECT_EQ(row->server_info(), R"({"name":"maya"})");
+    EXPECT_EQ(row->capabilities(), R"({"tools":{}})");
+    EXPECT_EQ(row->labels().at("shot"), "sh010");
+    EXPECT_EQ(row->agent_id(), before.agent_id());
+    EXPECT_EQ(row->host(), before.host());
+  }
+  // Its agent is told what incarnation it had.
+  auto back = Link("boot-1", 2, "journal-1", {}, 4);
+  const auto welcome = back->Take(v1::ServerItem::kWelcome);
+  ASSERT_TRUE(welcome);
+  EXPECT_EQ(welcome->welcome().last_incarnation().at(kSeat), 4u);
+  EXPECT_NE(rows()[0].status(), "reconnecting");
+}
+
+TEST_F(DurableTest, ASeatThatItsAgentHasRemovedIsNotBackAfterARestart) {
+  auto agent = Link();
+  v1::AgentItem item;
+  item.mutable_seat_gone()->set_seat_id(kSeat);
+  agent->Say(std::move(item));
+  loop.RunReady();
+  Restart();
+  EXPECT_EQ(plane->gauges().seats, 0u);
+}
+
 TEST_F(DurableTest, AFailingStoreDelaysNoUnsubscribe) {
   auto agent = Link();
   const std::string stays = OpenSession("seat:" + kSeat);
@@ -748,7 +831,9 @@ TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   EXPECT_TRUE(CloseSession(session).ok());
   loop.RunFor(absl::Seconds(3));
   for (const auto& [key, value] : disk.records) {
-    EXPECT_TRUE(key.starts_with("receipts/") || key.ends_with("/outcome")) << key;
+    EXPECT_TRUE(key.starts_with("receipts/") || key.ends_with("/outcome") ||
+                key.starts_with("seat/"))
+        << key;
   }
 }
 
