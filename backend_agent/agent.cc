@@ -25,7 +25,7 @@ struct Agent::Impl final : CallDesk::Surroundings {
         journal(journal_file, spool, loop, random, config.limits),
         desk(loop, journal, spool, *this, config.limits),
         links(loop, random, dialer, config, journal, desk, seats),
-        seats(journal, config.limits) {
+        seats(journal) {
     ScheduleExpiry();
   }
 
@@ -88,7 +88,7 @@ void Agent::Stop(absl::Duration grace, absl::AnyInvocable<void()> done) {
 AgentGauges Agent::gauges() const {
   AgentGauges gauges;
   impl_->desk.AddTo(gauges);
-  gauges.notices = impl_->seats.notices();
+  impl_->seats.AddTo(gauges);
   gauges.spool_bytes = impl_->spool.bytes();
   gauges.journal_bytes = impl_->journal.bytes();
   gauges.journal_writable = impl_->journal.writable();

@@ -48,6 +48,9 @@ class JournalFile {
   virtual std::string place_id() const = 0;
 };
 
+// Said in Hello and Welcome: notices are kept until the control plane acknowledges them.
+inline constexpr char kNoticeAcksFeature[] = "notice_acks";
+
 struct AgentLimits {
   uint32_t open_calls_max = 4'096;  // that wait or run
   // Calls that have ended and wait to be settled. Beyond the bytes of their results in memory the
@@ -90,7 +93,8 @@ struct AgentGauges {
   uint64_t held_bytes = 0;   // their results in memory
   uint64_t bodies_lost = 0;  // results given up for want of room, so far
   size_t outbox_events = 0;
-  size_t notices = 0;  // that wait to be written
+  size_t notices = 0;         // that wait to be written
+  uint64_t notices_lost = 0;  // given up before a control plane had them, so far
   uint64_t spool_bytes = 0;
   uint64_t journal_bytes = 0;
   bool linked = false;         // to any control plane: Welcome received

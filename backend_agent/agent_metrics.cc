@@ -46,6 +46,9 @@ void WriteCalls(const AgentGauges& gauges, core::MetricsText& text) {
   text.Gauge("callboard_agent_outbox_events", "Events that control planes have not confirmed.")
       .Sample(gauges.outbox_events);
   text.Gauge("callboard_agent_notices", "Notices that wait to be written.").Sample(gauges.notices);
+  text.Counter("callboard_agent_notices_lost_total",
+               "Notices given up before a control plane had them.")
+      .Sample(gauges.notices_lost);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ constexpr size_t kAddressBytesMax = 256;
 }  // namespace
 
 PlaneLink::PlaneLink(PlaneLinks& links, std::string address)
-    : links_(links),
+    : SeatFeed::Port(links.config_.limits),
+      links_(links),
       uplink_(links.loop_, links.random_, links.dialer_, links.config_, *this, std::move(address)) {
   links_.seats_.AddPort(*this);
 }
@@ -81,6 +82,8 @@ void PlaneLink::OnItem(v1::ServerItem item) {
       return seats.OnInterest(*this, std::move(*item.mutable_interest()));
     case v1::ServerItem::kCatalogueWant:
       return seats.OnCatalogueWant(*this, item.catalogue_want());
+    case v1::ServerItem::kNoticeAck:
+      return SeatFeed::OnNoticeAck(*this, item.notice_ack());
     case v1::ServerItem::kSeatControl:
       return seats.OnSeatControl(item.seat_control());
     case v1::ServerItem::kSettings:

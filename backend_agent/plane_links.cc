@@ -69,6 +69,7 @@ void PlaneLinks::FillHello(const PlaneLink& link, v1::Hello& hello) {
   hello.set_boot_id(boot_id_);
   hello.set_link_epoch(++link_epoch_);
   hello.set_journal_id(journal_.id());
+  hello.add_features(kNoticeAcksFeature);
   for (const auto& other : links_) {
     if (other.get() != &link && other->uplink().linked()) {
       hello.add_linked_planes(other->uplink().control_plane_id());

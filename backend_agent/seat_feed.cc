@@ -14,10 +14,6 @@ constexpr size_t kPieceMin = 4 * 1024;
 // A list shorter than this is sent whole.
 constexpr size_t kDeltaMin = 8 * 1024;
 
-bool IsLevelTriggered(std::string_view method) {
-  return method.ends_with("/list_changed") || method == "notifications/resources/updated";
-}
-
 }  // namespace
 
 void SeatFeed::Add(std::unique_ptr<Seat> seat) {
@@ -32,9 +28,7 @@ void SeatFeed::Remove(const std::string& seat_id, const std::string& reason) {
   for (Port* port : ports_) {
     port->changed_.erase(seat_id);
     port->told_.erase(seat_id);
-    auto of_seat = [&](const WaitingNotice& notice) { return notice.seat_id == seat_id; };
-    std::erase_if(port->notices_, of_seat);
-    std::erase_if(port->unconfirmed_, of_seat);
+    port->notices_.RemoveSeat(seat_id);
     if (!port->linked_) continue;
     port->gone_[seat_id] = reason;
     port->Wake();
@@ -77,6 +71,9 @@ void SeatFeed::AppendInventory(Port& port, std::deque<v1::AgentItem>& items) {
 
 void SeatFeed::OnLinked(Port& port, const v1::Welcome& welcome) {
   port.linked_ = true;
+  const auto& features = welcome.features();
+  port.notices_.OnLinked(std::find(features.begin(), features.end(), kNoticeAcksFeature) !=
+                         features.end());
   for (const auto& [seat_id, incarnation] : welcome.last_incarnation()) {
     journal_.RaiseIncarnation(seat_id, incarnation);
   }
@@ -93,9 +90,7 @@ void SeatFeed::OnUnlinked(Port& port) {
   port.linked_ = false;
   port.transfers_.clear();
   for (auto& [seat_id, told] : port.told_) told.digest.clear();
-  for (WaitingNotice& notice : std::exchange(port.unconfirmed_, {})) {
-    QueueNotice(port, std::move(notice));
-  }
+  port.notices_.OnUnlinked();
 }
 
 void SeatFeed::OnInterest(Port& port, v1::Interest interest) {
@@ -173,34 +168,11 @@ void SeatFeed::OnSeatChanged(const std::string& seat_id) {
 
 void SeatFeed::OnNotice(const std::string& seat_id, std::string method, std::string raw_params) {
   if (!seats_.contains(seat_id)) return;
-  const bool level_triggered = IsLevelTriggered(method);
-  const WaitingNotice notice{seat_id, std::move(method), std::move(raw_params), level_triggered};
-  for (Port* port : ports_) QueueNotice(*port, notice);
-}
-
-void SeatFeed::QueueNotice(Port& port, WaitingNotice notice) {
-  if (notice.params.size() > kInlineBodyMax) {
-    ++port.told_[notice.seat_id].notices_lost;
-    return;
+  const uint64_t n = SaysLookAgain(method) ? 0 : ++last_notice_n_[seat_id];
+  for (Port* port : ports_) {
+    port->notices_.Add(seat_id, n, method, raw_params);
+    port->Wake();
   }
-  size_t others = 0;
-  for (const WaitingNotice& waiting : port.notices_) {
-    if (notice.level_triggered && waiting.seat_id == notice.seat_id &&
-        waiting.method == notice.method && waiting.params == notice.params) {
-      return;
-    }
-    if (waiting.level_triggered == notice.level_triggered) ++others;
-  }
-  if (others >= limits_.notices_max) {
-    auto oldest =
-        std::find_if(port.notices_.begin(), port.notices_.end(), [&](const WaitingNotice& waiting) {
-          return waiting.level_triggered == notice.level_triggered;
-        });
-    ++port.told_[oldest->seat_id].notices_lost;
-    port.notices_.erase(oldest);
-  }
-  port.notices_.push_back(std::move(notice));
-  port.Wake();
 }
 
 bool SeatFeed::FillStates(Port& port, FrameBuilder& frame) {
@@ -221,29 +193,11 @@ bool SeatFeed::FillStates(Port& port, FrameBuilder& frame) {
 }
 
 void SeatFeed::FillData(Port& port, FrameBuilder& frame) {
-  FillNotices(port, frame);
+  port.notices_.Fill(frame, [this](const std::string& seat_id) {
+    auto seat = seats_.find(seat_id);
+    return seat == seats_.end() ? uint64_t{0} : seat->second.incarnation;
+  });
   FillCatalogue(port, frame);
-}
-
-void SeatFeed::FillNotices(Port& port, FrameBuilder& frame) {
-  while (!port.notices_.empty()) {
-    WaitingNotice& waiting = port.notices_.front();
-    const size_t need = kItemOverhead + waiting.params.size() + waiting.method.size();
-    if (frame.room() < need) return;
-    Port::Told& told = port.told_[waiting.seat_id];
-    told.last_notice_n += 1 + std::exchange(told.notices_lost, 0);
-    if (waiting.level_triggered) {
-      if (port.unconfirmed_.size() >= limits_.notices_max) port.unconfirmed_.pop_front();
-      port.unconfirmed_.push_back(waiting);
-    }
-    v1::Notice* notice = frame.Add()->mutable_notice();
-    notice->set_incarnation(seats_.find(waiting.seat_id)->second.incarnation);
-    notice->set_seat_id(std::move(waiting.seat_id));
-    notice->set_n(told.last_notice_n);
-    notice->set_method(std::move(waiting.method));
-    notice->mutable_params()->set_inline_(std::move(waiting.params));
-    port.notices_.pop_front();
-  }
 }
 
 void SeatFeed::FillCatalogue(Port& port, FrameBuilder& frame) {
@@ -288,10 +242,11 @@ void SeatFeed::FillCatalogue(Port& port, FrameBuilder& frame) {
   if (piece == left) port.transfers_.pop_front();
 }
 
-size_t SeatFeed::notices() const {
-  size_t count = 0;
-  for (const Port* port : ports_) count += port->notices_.size();
-  return count;
+void SeatFeed::AddTo(AgentGauges& gauges) const {
+  for (const Port* port : ports_) {
+    gauges.notices += port->notices_.waiting();
+    gauges.notices_lost += port->notices_.lost();
+  }
 }
 
 void SeatFeed::Beat(v1::Heartbeat& heartbeat) const {

@@ -111,6 +111,17 @@ void AgentDirectory::SendInterest(const std::string& seat_id, v1::Interest inter
   link->ScheduleFlush();
 }
 
+void AgentDirectory::AckNotices(const std::string& seat_id, const std::string& boot_id,
+                                uint64_t n) {
+  const SeatRecord* seat = plane_.seats.Find(seat_id);
+  const AgentInfo* agent = seat == nullptr ? nullptr : Find(seat->agent_id);
+  if (agent == nullptr || agent->link == nullptr || agent->boot_id != boot_id) return;
+  v1::NoticeAck& ack = *agent->link->outbox().Control().mutable_notice_ack();
+  ack.set_seat_id(seat_id);
+  ack.set_n(n);
+  agent->link->ScheduleFlush();
+}
+
 // ---- who may link -------------------------------------------------------------------------------
 
 void AgentDirectory::OnInventory(AgentSession& session) {
@@ -172,6 +183,9 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   info.epoch = hello.link_epoch();
   info.journal_id = hello.journal_id();
   info.labels = {hello.labels().begin(), hello.labels().end()};
+  const auto& features = hello.features();
+  info.keeps_notices =
+      std::find(features.begin(), features.end(), kNoticeAcksFeature) != features.end();
   info.link = &session;
   info.linked_at = plane_.loop.Now();
   ++(info.links++ == 0 ? links_first_ : links_again_);
@@ -181,6 +195,7 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   welcome.set_cluster_id(plane_.store.cluster_id());
   welcome.set_control_plane_id(plane_.config.control_plane_id);
   welcome.set_term(plane_.term);
+  if (info.keeps_notices) welcome.add_features(kNoticeAcksFeature);
   for (const std::string& address : plane_.config.alternates) welcome.add_alternates(address);
   const Limits& limits = plane_.config.limits;
   v1::LinkLimits& told = *welcome.mutable_limits();
@@ -287,9 +302,8 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
     case v1::AgentItem::kCatalogue:
       return OnCatalogue(agent, *item.mutable_catalogue());
     case v1::AgentItem::kNotice: {
-      const v1::Notice& notice = item.notice();
-      if (!Owns(agent, notice.seat_id())) return;
-      return observer_.OnNotice(notice.seat_id(), notice.method(), notice.params().inline_());
+      if (!Owns(agent, item.notice().seat_id())) return;
+      return observer_.OnNotice(agent.info.keeps_notices ? agent.info.boot_id : "", item.notice());
     }
     default:
       return;
@@ -459,6 +473,7 @@ void AgentDirectory::RemoveSeat(const std::string& seat_id, const std::string& w
   calls_.OnSeatDown(seat_id, why.empty() ? "it is gone" : why);
   plane_.seats.Remove(seat_id);
   seats_.Forget(seat_id);
+  observer_.OnSeatForgotten(seat_id);
   plane_.catalog.RemoveSeat(seat_id);
   observer_.OnSeatChanged(seat_id);
 }
@@ -469,7 +484,8 @@ void AgentDirectory::Sweep() {
     if (seat == nullptr) {
       plane_.catalog.RemoveSeat(seat_id);
       seats_.Forget(seat_id);
-        }
+      observer_.OnSeatForgotten(seat_id);
+    }
     if (seat == nullptr || seat->presence == Presence::kDead) {
       calls_.OnSeatDown(seat_id, "its agent has been away for too long");
     }

@@ -47,9 +47,14 @@ class SeatObserver {
   // The seat's newest digest differs from the former one.
   virtual void OnListChanged(const std::string& seat_id) = 0;
   virtual void OnListArrived() = 0;
-  virtual void OnNotice(const std::string& seat_id, const std::string& method,
-                        const std::string& params) = 0;
+  // `boot_id`: of the agent that keeps it until it is acknowledged; empty if it does not.
+  virtual void OnNotice(const std::string& boot_id, const v1::Notice& notice) = 0;
+  // It is no longer known.
+  virtual void OnSeatForgotten(const std::string& seat_id) = 0;
 };
+
+// Said in Hello and Welcome: notices are kept by the agent until they are acknowledged.
+inline constexpr char kNoticeAcksFeature[] = "notice_acks";
 
 struct AgentInfo {
   std::string agent_id;
@@ -59,6 +64,7 @@ struct AgentInfo {
   uint64_t epoch = 0;
   std::string journal_id;
   std::map<std::string, std::string> labels;
+  bool keeps_notices = false;  // until they are acknowledged
   uint64_t links = 0;          // accepted so far
   absl::Time last_heard;
   absl::Time linked_at;
@@ -82,6 +88,8 @@ class AgentDirectory final : public AgentSession::Host {
   void Close();
   // Nothing happens while the seat's agent is not linked.
   void SendInterest(const std::string& seat_id, v1::Interest interest);
+  // Nothing happens unless that agent is linked and counts within that boot.
+  void AckNotices(const std::string& seat_id, const std::string& boot_id, uint64_t n);
   // Ages seats, forgets agents without seats.
   void Sweep();
 

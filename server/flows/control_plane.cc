@@ -15,6 +15,7 @@
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
 #include "server/flows/instance_watch.h"
+#include "server/flows/notice_intake.h"
 #include "server/flows/plane.h"
 #include "server/flows/plane_metrics.h"
 #include "server/flows/receipts.h"
@@ -60,13 +61,17 @@ struct ControlPlane::Impl final : SeatObserver {
                  }),
         selections(plane, durable),
         seats(plane, durable),
+        notices(plane, durable,
+                [this](const std::string& seat_id, const std::string& boot_id, uint64_t n) {
+                  agents.AckNotices(seat_id, boot_id, n);
+                }),
         flow(plane, durable, receipts, audience, selections,
              [this](const CallId& id) { OnEnded(id); }),
         agents(plane, seats, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
     if (const auto status =
-            RestoreTables(plane, durable, receipts, audience, selections, seats, flow);
+            RestoreTables(plane, durable, receipts, audience, selections, seats, notices, flow);
         !status.ok()) {
       core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
     }
@@ -218,15 +223,28 @@ struct ControlPlane::Impl final : SeatObserver {
   void OnListChanged(const std::string& seat_id) override {
     audience.Tell(seat_id, "notifications/tools/list_changed", "");
   }
-  void OnNotice(const std::string& seat_id, const std::string& method,
-                const std::string& params) override {
-    const SeatRecord* seat = plane.seats.Find(seat_id);
-    // The digest says it better, and is known here.
-    if (seat != nullptr && method == "notifications/tools/list_changed" &&
-        !seat->state.catalogue_digest().empty()) {
+  void OnNotice(const std::string& boot_id, const v1::Notice& notice) override {
+    if (boot_id.empty() || SaysLookAgain(notice.method())) {
+      TellNotice(notice);
       return;
     }
-    audience.Tell(seat_id, method, params);
+    const std::optional<uint64_t> lost = notices.Take(boot_id, notice);
+    if (!lost) return;
+    const bool told_lost = *lost > 0 && audience.TellLost(notice.seat_id(), *lost);
+    const bool told = TellNotice(notice);
+    notices.OnTold(notice.seat_id(), told || told_lost);
+  }
+  void OnSeatForgotten(const std::string& seat_id) override { notices.Forget(seat_id); }
+
+  // True: it is in a stream, and durable with it.
+  bool TellNotice(const v1::Notice& notice) {
+    const SeatRecord* seat = plane.seats.Find(notice.seat_id());
+    // The digest says it better, and is known here.
+    if (seat != nullptr && notice.method() == "notifications/tools/list_changed" &&
+        !seat->state.catalogue_digest().empty()) {
+      return false;
+    }
+    return audience.Tell(notice.seat_id(), notice.method(), notice.params().inline_());
   }
 
   Plane plane;
@@ -243,6 +261,7 @@ struct ControlPlane::Impl final : SeatObserver {
   SeatAudience audience;
   ToolSelections selections;
   SeatKeeper seats;
+  NoticeIntake notices;
   CallFlow flow;
   AgentDirectory agents;
   SkillLoads skills;

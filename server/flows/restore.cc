@@ -54,6 +54,9 @@ class Loaded {
       case StoreKey::Kind::kSeat:
         (void)seats[key->seat_id].ParseFromString(record.value);
         return;
+      case StoreKey::Kind::kNotices:
+        (void)notices[key->seat_id].ParseFromString(record.value);
+        return;
       case StoreKey::Kind::kReceipts:
         (void)receipts[key->number].ParseFromString(record.value);
         return;
@@ -95,6 +98,7 @@ class Loaded {
   std::map<CallId, std::pair<size_t, CallFlow::StoredOutcome>> outcomes;  // and their size
   std::map<uint64_t, v1::ReceiptBlock> receipts;
   std::map<std::string, v1::StoredSeat> seats;
+  std::map<std::string, v1::NoticeMark> notices;
 
  private:
   void Adopt(StoreRecord record) {
@@ -244,13 +248,14 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
 
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
                            SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
-                           CallFlow& flow) {
+                           NoticeIntake& notices, CallFlow& flow) {
   Loaded loaded(durable);
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });
   if (!status.ok()) return status;
   loaded.AdoptFormer();
   for (const auto& [seat_id, stored] : loaded.seats) seats.Restore(seat_id, stored);
+  for (const auto& [seat_id, stored] : loaded.notices) notices.Restore(seat_id, stored);
   for (const auto& [block, stored] : loaded.receipts) receipts.Restore(block, stored);
   RestoreSessions(loaded, plane, audience, selections);
   RestoreStreams(loaded, plane, durable);

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
+#include "server/flows/notice_intake.h"
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
 #include "server/flows/seat_audience.h"
@@ -15,6 +16,6 @@ namespace callboard::server {
 // fetch them. Records that no longer belong to anything are erased.
 absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
                            SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
-                           CallFlow& flow);
+                           NoticeIntake& notices, CallFlow& flow);
 
 }  // namespace callboard::server

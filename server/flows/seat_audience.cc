@@ -16,13 +16,11 @@ constexpr std::string_view kUpdated = "notifications/resources/updated";
 // Numbers of interests grow over restarts: an agent that lives on knows those of the former term.
 uint64_t FirstVersion(uint64_t term) { return term << 20; }
 
-// Notices that only say that something is to be looked at again, and are issued anew after a
-// restart.
-bool IsLevelTriggered(std::string_view method) {
+}  // namespace
+
+bool SaysLookAgain(std::string_view method) {
   return method.ends_with("/list_changed") || method == kUpdated;
 }
-
-}  // namespace
 
 bool WantsLog(const Session& session, std::string_view raw_params) {
   if (session.log_level.empty()) return true;
@@ -122,12 +120,14 @@ void SeatAudience::TellChanges(const std::string& seat_id, Session& session) {
   }
 }
 
-void SeatAudience::Append(Stream& own, const std::string& method, const std::string& params) {
+bool SeatAudience::Append(Stream& own, const std::string& method, const std::string& params) {
   v1::StreamEvent event;
   event.set_method(method);
   event.set_params(params);
+  const bool durable = !SaysLookAgain(method);
   durable_.Append(own, {std::move(event), 0, 0},
-                  IsLevelTriggered(method) ? DurableLog::Wait::kNo : DurableLog::Wait::kDurable);
+                  durable ? DurableLog::Wait::kDurable : DurableLog::Wait::kNo);
+  return durable;
 }
 
 void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
@@ -149,21 +149,31 @@ void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
   send_(seat_id, std::move(interest));
 }
 
-void SeatAudience::Tell(const std::string& seat_id, const std::string& method,
+bool SeatAudience::Tell(const std::string& seat_id, const std::string& method,
                         const std::string& params) {
   auto found = seats_.find(seat_id);
-  if (found == seats_.end()) return;
+  if (found == seats_.end()) return false;
   if (!method.ends_with("/list_changed")) return Deliver(seat_id, method, params);
   core::Timer& timer = found->second.waiting[method];
-  if (timer.pending()) return;
+  if (timer.pending()) return false;
   timer = plane_.loop.After(kCoalesce, [this, seat_id, method] { Deliver(seat_id, method, ""); });
+  return false;
+}
+
+bool SeatAudience::TellLost(const std::string& seat_id, uint64_t count) {
+  return Deliver(
+      seat_id, "notifications/message",
+      fmt::format(R"({{"level":"warning","logger":"callboard","data":"{} messages were left out )"
+                  R"(because they could not reach the control plane"}})",
+                  count));
 }
 
 // To those that have ever listened to their own stream.
-void SeatAudience::Deliver(const std::string& seat_id, const std::string& method,
+bool SeatAudience::Deliver(const std::string& seat_id, const std::string& method,
                            const std::string& params) {
   auto found = seats_.find(seat_id);
-  if (found == seats_.end()) return;
+  if (found == seats_.end()) return false;
+  bool durable = false;
   std::string updated;
   if (method == kUpdated) {
     updated = core::FindString(params, "uri").value_or("");
@@ -180,8 +190,9 @@ void SeatAudience::Deliver(const std::string& seat_id, const std::string& method
     if (own == session->streams.end()) continue;
     if (!updated.empty() && !session->subscriptions.contains(updated)) continue;
     if (method == "notifications/message" && !WantsLog(*session, params)) continue;
-    Append(*own->second, method, params);
+    durable = Append(*own->second, method, params) || durable;
   }
+  return durable;
 }
 
 }  // namespace callboard::server

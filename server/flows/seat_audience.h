@@ -19,6 +19,10 @@ namespace callboard::server {
 // session that has not asked gets all).
 bool WantsLog(const Session& session, std::string_view raw_params);
 
+// Notices that only say that something is to be looked at again, and are issued anew after a
+// restart.
+bool SaysLookAgain(std::string_view method);
+
 // Loop thread, owned by ControlPlane::Impl. The wishes of all sessions about a seat (log level,
 // subscribed resources) make one Interest: the most verbose level, each resource once. The agent
 // renews it whenever its backend forgets. list_changed is told at most once in kCoalesce, with the
@@ -47,7 +51,10 @@ class SeatAudience {
   void OnSeatUp(const std::string& seat_id);
   void OnSeatChanged(const std::string& seat_id);
 
-  void Tell(const std::string& seat_id, const std::string& method, const std::string& params);
+  // True: it has been put into a stream and is to be durable before it is shown.
+  bool Tell(const std::string& seat_id, const std::string& method, const std::string& params);
+  // The same: so many messages of the seat could not be kept for them.
+  bool TellLost(const std::string& seat_id, uint64_t count);
 
  private:
   struct Audience {
@@ -59,8 +66,9 @@ class SeatAudience {
 
   void Send(const std::string& seat_id, Audience& audience);
   void TellChanges(const std::string& seat_id, Session& session);
-  void Append(Stream& own, const std::string& method, const std::string& params);
-  void Deliver(const std::string& seat_id, const std::string& method, const std::string& params);
+  // True: it is to be durable.
+  bool Append(Stream& own, const std::string& method, const std::string& params);
+  bool Deliver(const std::string& seat_id, const std::string& method, const std::string& params);
 
   Plane& plane_;
   DurableLog& durable_;

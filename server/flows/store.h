@@ -32,7 +32,8 @@ class Store {
   // Identity of the whole installation, the same at every start on this store.
   virtual const std::string& cluster_id() const = 0;
 
-  // Appends in order and returns the position of the last record.
+  // Appends in order and returns the position of the last record. The records of one append become
+  // durable together.
   virtual uint64_t Append(std::vector<StoreRecord> records) = 0;
   // Runs `callback` once everything up to `position` is durable (at once and inline if it is), or
   // with the store's error: at once while it fails, and for all that wait when it begins to fail.

@@ -41,6 +41,9 @@ std::string StoreKey::OfSession(std::string_view session_id) {
 std::string StoreKey::OfCall(const CallId& call) { return "call/" + call.hex(); }
 std::string StoreKey::OfOutcome(const CallId& call) { return OfCall(call) + "/outcome"; }
 std::string StoreKey::OfSeat(std::string_view seat_id) { return fmt::format("seat/{}", seat_id); }
+std::string StoreKey::OfNotices(std::string_view seat_id) {
+  return fmt::format("notices/{}", seat_id);
+}
 std::string StoreKey::OfReceipts(uint64_t block) { return fmt::format("receipts/{:016x}", block); }
 
 std::string StoreKey::OfStream(const Stream& stream) {
@@ -63,8 +66,8 @@ std::optional<StoreKey> StoreKey::Parse(std::string_view key) {
     if (!ParseNumber(key, parsed.number)) return std::nullopt;
     return parsed;
   }
-  if (kind == "seat") {
-    parsed.kind = Kind::kSeat;
+  if (kind == "seat" || kind == "notices") {
+    parsed.kind = kind == "seat" ? Kind::kSeat : Kind::kNotices;
     parsed.seat_id = key;
     if (key.empty()) return std::nullopt;
     return parsed;

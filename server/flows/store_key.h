@@ -14,10 +14,10 @@ namespace callboard::server {
 // All that belongs to one call stands together, and calls of the same time are neighbours: what a
 // moment changes is on few pages of the store.
 struct StoreKey {
-  enum class Kind { kCall, kEvent, kOutcome, kReceipts, kSeat, kSession, kStream };
+  enum class Kind { kCall, kEvent, kNotices, kOutcome, kReceipts, kSeat, kSession, kStream };
   Kind kind = Kind::kSession;
   std::string session_id;      // of kSession, and of a session's own stream and its events
-  std::string seat_id;         // of kSeat
+  std::string seat_id;         // of kSeat and kNotices
   uint64_t number = 0;         // of a block of receipts
   std::optional<CallId> call;  // of all others
   StreamPosition position;
@@ -30,6 +30,7 @@ struct StoreKey {
   static std::string OfOutcome(const CallId& call);
   static std::string OfReceipts(uint64_t block);
   static std::string OfSeat(std::string_view seat_id);
+  static std::string OfNotices(std::string_view seat_id);
   // Of a stream that belongs to a session.
   static std::string OfStream(const Stream& stream);
   // What the keys of its events begin with, and one of them.

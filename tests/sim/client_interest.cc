@@ -50,6 +50,7 @@ void SimClient::SendWish(std::string method, std::string params, const std::stri
   call.wants_it = wants_it;
   world_.trace.Add(fmt::format("{} is about {}", call.tag, wish));
   const bool of_level = method == "logging/setLevel";
+  if (of_level) session_->chose_level = true;
   Wish& state = of_level ? session_->level : session_->wishes[wish];
   if (state.state != Wish::State::kUnsure) state.state = Wish::State::kPending;
   call.request =
@@ -75,7 +76,9 @@ bool SimClient::CalmSince(absl::Time when) const {
 }
 
 void SimClient::HearAll() {
-  if (session_) session_->heard_all = world_.loop.Now();
+  if (!session_) return;
+  session_->heard_all = world_.loop.Now();
+  for (auto& [connection, newest] : session_->logs) newest.second = true;
 }
 
 void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint64_t call) {
@@ -141,6 +144,7 @@ void SimClient::TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t
   if (!on_call && habits_.seat < 0) {
     world_.trace.Violate("what concerns a seat is told on the streams of its sessions", name());
   }
+  if (kind == Kind::kListen) CheckLogOrder(*core::FindMember(message.params, "data"));
   const size_t level = core::McpSeverity(core::FindString(message.params, "level").value_or(""));
   const Wish& wish = session_->level;
   // A stream that is resumed tells what was wanted when it was logged.
@@ -151,6 +155,30 @@ void SimClient::TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t
         fmt::format("{} hears {} and wants {}", session_->nonce, core::kMcpLogLevels[level],
                     core::kMcpLogLevels[session_->level_wanted]));
   }
+}
+
+// What one connection of a DCC logs outside calls is told once, in order, and whole: whoever is cut
+// off or loses its control plane is told of a gap or misses nothing.
+void SimClient::CheckLogOrder(std::string_view data) {
+  if (data.find("messages were left out") != std::string_view::npos) return HearAll();
+  const auto connection = core::FindString(data, "connection");
+  const auto n = core::FindInteger(data, "n");
+  if (!connection || !n) return;
+  auto [at, first] = session_->logs.try_emplace(*connection, *n, false);
+  if (first) return;
+  auto& [newest, may_miss] = at->second;
+  if (*n <= newest) {
+    world_.trace.Violate(
+        "a log outside calls is told at most once, in order",
+        fmt::format("{} hears {} of {} after {}", session_->nonce, *n, *connection, newest));
+  }
+  const bool whole = !session_->chose_level && !habits_.rude && !std::exchange(may_miss, false);
+  if (whole && *n > newest + 1) {
+    world_.trace.Violate(
+        "a log outside calls is told unless a gap is",
+        fmt::format("{} hears {} of {} after {}", session_->nonce, *n, *connection, newest));
+  }
+  newest = *n;
 }
 
 // ---- at the end ---------------------------------------------------------------------------------

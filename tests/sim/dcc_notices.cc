@@ -104,18 +104,24 @@ void SimDcc::Log(const Run* run) {
   const size_t level = place_.random_.Below(core::kMcpLogLevels.size());
   const bool of_call = run != nullptr && place_.kind() == DccKind::kHttp;
   if (run != nullptr && run->tag.empty()) return;
-  core::JsonObject data;
-  if (of_call) data.String("nonce", run->nonce).String("call", run->tag);
-  const std::string text = core::MakeNotification(
-      "notifications/message", core::JsonObject()
-                                   .String("level", core::kMcpLogLevels[level])
-                                   .Raw("data", data.String("from", place_.name()).Take())
-                                   .Take());
-  for (const auto& [serial, peer] : peers_) {
+  for (auto& [serial, peer] : peers_) {
     const auto at = place_.backends_.find(serial);
     if (at == place_.backends_.end() || level < peer.level) continue;
     if (run != nullptr && serial != run->serial) continue;
-    at->second->Deliver(of_call ? run->exchange : 0, text, false);
+    core::JsonObject data;
+    data.String("from", place_.name());
+    if (of_call) data.String("nonce", run->nonce).String("call", run->tag);
+    if (place_.kind() == DccKind::kStdio && at->second->shared()) {
+      data.String("connection", fmt::format("{}#{}", place_.name(), peer.connection))
+          .Int("n", ++peer.logs);
+    }
+    at->second->Deliver(of_call ? run->exchange : 0,
+                        core::MakeNotification("notifications/message",
+                                               core::JsonObject()
+                                                   .String("level", core::kMcpLogLevels[level])
+                                                   .Raw("data", data.Take())
+                                                   .Take()),
+                        false);
   }
 }
 

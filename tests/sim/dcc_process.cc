@@ -114,7 +114,8 @@ void SimDcc::Receive(uint64_t serial, uint64_t id, std::string_view text) {
   std::string result;
   if (message->method == "initialize") {
     peers_[serial] = {.capabilities = std::string(
-                          core::FindMember(message->params, "capabilities").value_or("{}"))};
+                          core::FindMember(message->params, "capabilities").value_or("{}")),
+                      .connection = ++place_.last_connection_};
     constexpr std::string_view kRevisions[] = {"2025-03-26", "2025-06-18", "2025-11-25"};
     result = fmt::format(
         R"({{"protocolVersion":"{}","capabilities":{{"tools":{{"listChanged":true}},)"

@@ -43,6 +43,8 @@ class SimDcc {
     std::string capabilities;  // raw, of its client
     std::set<std::string> subscriptions;
     size_t level = 0;
+    uint64_t connection = 0;  // unique in its place
+    int64_t logs = 0;         // outside calls, told to it
   };
   struct Run {
     uint64_t serial = 0;

@@ -109,6 +109,9 @@ class SimClient {
     std::map<std::string, absl::Time> heard;      // by URI or method of a list
     std::map<std::string, int> times_heard;       // lists, by method
     absl::Time heard_all = absl::InfinitePast();  // it had to look at everything anew
+    // By a DCC's connection: the newest of its logs outside calls, and whether some may be missing.
+    std::map<std::string, std::pair<int64_t, bool>> logs;
+    bool chose_level = false;
   };
   struct Call {
     int64_t id = 0;
@@ -186,6 +189,7 @@ class SimClient {
   void TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
   void TakeLog(const core::JsonRpcMessage& message, Kind kind, uint64_t call);
   void TakeUpdate(const std::string& uri);
+  void CheckLogOrder(std::string_view data);
   // Nothing stood between client and control plane since; what was under way then has come.
   bool CalmSince(absl::Time when) const;
   void HearAll();

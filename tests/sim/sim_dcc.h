@@ -79,6 +79,7 @@ class DccPlace {
   std::map<uint64_t, SimBackend*> backends_;  // by serial
   int64_t last_pid_ = 100;
   uint64_t last_backend_ = 0;
+  uint64_t last_connection_ = 0;  // initialized by a client
   absl::AnyInvocable<void()> on_change_;
   core::Timer change_timer_;
   core::Timer restart_timer_;

@@ -21,7 +21,7 @@ struct SimDisk {
   absl::Duration delay;                           // from an append to its durability
   bool failing = false;                           // nothing becomes durable
   absl::Time sound_since = absl::InfinitePast();  // when it last ceased to fail
-  size_t torn_after = 0;  // so many records that were not durable reach the disk at a kill
+  size_t torn_after = 0;  // so many appends that were not durable reach the disk at a kill
   // Runs for each record that becomes durable.
   absl::AnyInvocable<void(const server::StoreRecord&)> on_durable;
 };
@@ -38,7 +38,9 @@ class SimStore final : public server::Store {
 
   ~SimStore() override {
     if (disk_.failing) return;
-    for (size_t i = disk_.torn_after; i > 0 && !pending_.empty(); --i) Write();
+    for (size_t i = 0; i < std::min(disk_.torn_after, marks_.size()); ++i) {
+      while (durable_ < marks_[i].position) Write();
+    }
   }
 
   uint64_t term() const override { return term_; }

@@ -316,9 +316,96 @@ TEST_F(UplinkLink, NoticesAreCoalescedAndAHoleIsReportedAsAHole) {
   auto notices = Items(v1::AgentItem::kNotice);
   ASSERT_EQ(notices.size(), 5u);
   EXPECT_EQ(notices[0].notice().method(), "notifications/tools/list_changed");
-  EXPECT_EQ(notices[0].notice().n(), 3u);  // two lost before it
+  EXPECT_EQ(notices[0].notice().n(), 0u) << "one that says \"look again\" has no number";
   EXPECT_EQ(notices[1].notice().params().inline_(), "{\"i\":2}");
-  EXPECT_EQ(notices[4].notice().n(), 7u);
+  EXPECT_EQ(notices[1].notice().n(), 3u);
+  EXPECT_EQ(notices[1].notice().lost(), 2u);
+  EXPECT_EQ(notices[4].notice().n(), 6u);
+  EXPECT_EQ(notices[4].notice().lost(), 0u);
+  EXPECT_EQ(agent->gauges().notices_lost, 2u);
+}
+
+TEST_F(UplinkLink, NoticesAreKeptUntilTheyAreAcknowledged) {
+  welcome.add_features("notice_acks");
+  StartAgent();
+  ASSERT_FALSE(Items(v1::AgentItem::kHello).empty());
+  EXPECT_EQ(Items(v1::AgentItem::kHello)[0].hello().features(0), "notice_acks");
+  SendWelcome();
+  const auto ack = [this](uint64_t n) {
+    v1::ServerItem item;
+    item.mutable_notice_ack()->set_seat_id(kSeat);
+    item.mutable_notice_ack()->set_n(n);
+    plane.Send(std::move(item));
+    loop.RunReady();
+  };
+  const auto told = [this] {
+    std::vector<std::string> texts;
+    for (const v1::AgentItem& item : Items(v1::AgentItem::kNotice)) {
+      const v1::Notice& notice = item.notice();
+      texts.push_back(
+          fmt::format("{}:{}{}", notice.n(), notice.params().inline_(),
+                      notice.lost() > 0 ? fmt::format(" after {}", notice.lost()) : ""));
+    }
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  for (const char* text : {"a", "b", "c"}) {
+    agent->seat_observer().OnNotice(kSeat, "notifications/message", text);
+  }
+  loop.RunReady();
+  EXPECT_EQ(told(), (Texts{"1:a", "2:b", "3:c"}));
+  ack(1);
+  CutAndRedial();
+  agent->seat_observer().OnNotice(kSeat, "notifications/message", "d");
+  SendWelcome();
+  EXPECT_EQ(told(), (Texts{"2:b", "3:c", "4:d"})) << "received is not kept";
+  EXPECT_EQ(agent->gauges().notices, 0u);
+  ack(4);
+  CutAndRedial();
+  SendWelcome();
+  EXPECT_EQ(told(), Texts{});
+
+  // A seat that goes and comes back counts on.
+  agent->RemoveSeat(kSeat, "row removed");
+  agent->AddSeat(std::make_unique<FakeSeat>(kSeat, seat));
+  agent->seat_observer().OnNotice(kSeat, "notifications/message", "e");
+  loop.RunReady();
+  EXPECT_EQ(told(), (Texts{"5:e"}));
+}
+
+TEST_F(UplinkLink, NoticesBeyondTheBoundAreCountedForTheNextOne) {
+  config.limits.notices_max = 2;
+  welcome.add_features("notice_acks");
+  StartLinked();
+  for (int i = 0; i < 3; ++i) {
+    agent->seat_observer().OnNotice(kSeat, "notifications/message", "x");
+    loop.RunReady();
+  }
+  EXPECT_EQ(Items(v1::AgentItem::kNotice).size(), 3u) << "all were written";
+  CutAndRedial();
+  SendWelcome();
+  const auto again = Items(v1::AgentItem::kNotice);
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].notice().n(), 2u);
+  EXPECT_EQ(again[0].notice().lost(), 1u) << "unless the control plane has it";
+  EXPECT_EQ(again[1].notice().lost(), 0u);
+}
+
+TEST_F(UplinkLink, AControlPlaneThatAcknowledgesNoNoticesIsToldOnce) {
+  welcome.add_features("notice_acks");
+  StartLinked();
+  agent->seat_observer().OnNotice(kSeat, "notifications/message", "a");
+  loop.RunReady();
+  plane.Cut();
+  loop.RunReady();
+  agent->seat_observer().OnNotice(kSeat, "notifications/message", "b");
+  welcome.clear_features();  // an older build was put in its place
+  ASSERT_TRUE(loop.RunUntil([&] { return plane.connected(); }, absl::Seconds(30)));
+  loop.RunReady();
+  SendWelcome();
+  const auto told = Items(v1::AgentItem::kNotice);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].notice().params().inline_(), "b");
 }
 
 TEST_F(UplinkLink, NewsThatACutMayHaveLostAreToldAgain) {

@@ -50,6 +50,7 @@ v1::Hello FakeAgent::Hello() const {
   hello.set_boot_id(boot_);
   hello.set_link_epoch(epoch_);
   hello.set_journal_id(journal_);
+  for (const std::string& feature : features) hello.add_features(feature);
   hello.mutable_software()->set_host("ws-17");
   hello.mutable_software()->set_pid(4711);
   hello.mutable_limits()->set_window(64 << 10);

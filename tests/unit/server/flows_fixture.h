@@ -61,6 +61,7 @@ class FakeAgent {
   static v1::CallState State(const v1::Dispatch& call, v1::CallState::Phase phase,
                              uint64_t last_n = 0);
 
+  std::vector<std::string> features;  // said in Hello
   bool answer_pings = true;
   bool report_received = true;
   bool closed = false;

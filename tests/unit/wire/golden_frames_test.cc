@@ -123,8 +123,10 @@ void CheckGoldenFrames(const std::string& direction) {
   const auto* oneof = Item::descriptor()->oneof_decl(0);
   for (int i = 0; i < oneof->field_count(); ++i) {
     const pb::FieldDescriptor* kind = oneof->field(i);
-    // CallEvent has the widest inner oneof.
-    const int variants = kind->message_type() == v1::CallEvent::descriptor() ? 9 : 2;
+    // CallEvent has the widest inner oneof; Notice has had a field more since its first two.
+    const int variants = kind->message_type() == v1::CallEvent::descriptor() ? 9
+                         : kind->message_type() == v1::Notice::descriptor()  ? 3
+                                                                             : 2;
     for (int variant = 0; variant < variants; ++variant) {
       const std::string base =
           GoldenFolder() + "/" + direction + "." + kind->name() + "." + std::to_string(variant);
