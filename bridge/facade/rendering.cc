@@ -126,6 +126,7 @@ void AddEnd(const v1::Call& call, JsonObject& job) {
   } else if (answered && outcome.body().content_case() == v1::Body::kSize) {
     job.Int("result_bytes", static_cast<int64_t>(outcome.body().size()));
   }
+  if (outcome.late()) job.Bool("late", true);
   if (core::IsObject(outcome.diagnostics())) job.Raw("diagnostics", outcome.diagnostics());
 }
 

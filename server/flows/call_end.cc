@@ -295,7 +295,10 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
       record == nullptr ? !call.ended : plane_.executions.End(*record, ending, Now());
   if (!first && !core::Planted(core::PlantedBug::kDoubleTerminal)) {
     // Late: the receipt is complete now, the caller has been told long ago.
-    if (record != nullptr) receipts_.Add(*record, false);
+    if (record != nullptr) {
+      receipts_.KeepLate(*record, std::move(outcome));
+      receipts_.Add(*record, false);
+    }
     if (!call.job_open) SettleAtAgent(call.id, call.agent_id);
     // A body that came too late is nobody's.
     call.have_n = call.outcome_n;

@@ -55,6 +55,22 @@ Ending EndingOf(const v1::Outcome& outcome) {
   return ending;
 }
 
+// Of a call that is known by its receipt only.
+v1::CallOutcome LateOutcome(const Execution& record, const v1::Outcome& outcome) {
+  v1::CallOutcome late;
+  late.set_call_id(record.call_id.str());
+  late.set_client_request_id(record.client_request_id);
+  late.set_class_(outcome.class_());
+  late.set_reason(outcome.reason());
+  late.set_certainty(outcome.certainty());
+  *late.mutable_body() = outcome.body();
+  *late.mutable_facts() = outcome.facts();
+  late.set_queue_ms(outcome.queue_ms());
+  late.set_run_ms(outcome.run_ms());
+  late.set_message(outcome.facts().detail());
+  return late;
+}
+
 }  // namespace
 
 void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
@@ -100,8 +116,9 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
   Execution* record = plane_.executions.Find(id);
   const bool over = (event.has_outcome() && !event.outcome().open()) || event.has_closed();
   if (record != nullptr && event.has_outcome()) {
-    const Ending ending = EndingOf(event.outcome());
-    plane_.executions.End(*record, ending, Now());
+    if (!plane_.executions.End(*record, EndingOf(event.outcome()), Now())) {
+      receipts_.KeepLate(*record, LateOutcome(*record, event.outcome()));
+    }
     receipts_.Add(*record, false);
     ended_hook_(id);
     TellFollowers(id);

@@ -138,6 +138,14 @@ void Receipts::KeepOutcome(Execution& execution, v1::CallOutcome outcome) {
   }
 }
 
+void Receipts::KeepLate(Execution& execution, v1::CallOutcome outcome) {
+  const bool wanted = execution.outcome == v1::EXPIRED || execution.outcome == v1::LOST;
+  const bool answers = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
+  if (!wanted || !answers) return;
+  outcome.set_late(true);
+  KeepOutcome(execution, std::move(outcome));
+}
+
 void Receipts::ReadOutcome(const CallId& id,
                            absl::AnyInvocable<void(std::optional<v1::CallOutcome>)> reply) {
   const Execution* execution = plane_.executions.Find(id);

@@ -37,6 +37,9 @@ class Receipts {
 
   // Bodies by reference are not kept.
   void KeepOutcome(Execution& execution, v1::CallOutcome outcome);
+  // Of a call whose caller has been told something else: kept in place of that if it answers what
+  // the caller has been left without.
+  void KeepLate(Execution& execution, v1::CallOutcome outcome);
   // nullopt: it is not kept. `reply` runs inline or later.
   void ReadOutcome(const CallId& id,
                    absl::AnyInvocable<void(std::optional<v1::CallOutcome>)> reply);

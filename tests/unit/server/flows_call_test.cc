@@ -140,6 +140,45 @@ TEST_F(FlowsTest, TellsACancelledRunningCallAtOnceAndKeepsTheLateResultForTheRec
   EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
 }
 
+TEST_F(FlowsTest, TheLateResultOfACallWhoseBudgetWasOverCanBeFetched) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  // One that is known when its result comes, and one of which only the receipt is left.
+  for (const bool told_by_agent : {false, true}) {
+    auto request = Call(session, told_by_agent ? "2" : "1");
+    request.set_run_ms(1'000);
+    auto caller = Invoke(request);
+    const v1::Dispatch call = agent->TakeDispatch();
+    agent->Started(call);
+    if (told_by_agent) {
+      agent->Finish(call, 2, v1::EXPIRED, v1::RUN_BUDGET_SPENT, v1::RUNNING);
+      loop.RunReady();
+    }
+    loop.RunFor(absl::Seconds(3));
+    EXPECT_EQ(caller->outcome().class_(), v1::EXPIRED);
+    caller->Drop();
+    loop.RunReady();
+    agent->Result(call, told_by_agent ? 3 : 2, R"({"late":"result"})");
+    loop.RunFor(absl::Milliseconds(100));
+    v1::CallRef ref;
+    ref.set_call_id(call.call_id());
+    ref.set_with_outcome(true);
+    for (int again = 0; again < 2; ++again) {
+      const auto receipt = GetCall(ref);
+      ASSERT_TRUE(receipt.ok());
+      EXPECT_EQ(receipt->phase(), v1::CALL_TIMED_OUT);
+      EXPECT_EQ(receipt->certainty(), v1::FINISHED);
+      EXPECT_TRUE(receipt->outcome().late());
+      EXPECT_EQ(receipt->outcome().class_(), v1::RESULT);
+      EXPECT_EQ(receipt->outcome().body().inline_(), R"({"late":"result"})");
+      if (again == 0) {
+        Restart();
+        agent = Link("boot-1", told_by_agent ? 3 : 2);
+      }
+    }
+  }
+}
+
 TEST_F(FlowsTest, CancelsAQueuedCallOnceTheAgentHasDroppedIt) {
   auto agent = Link();
   const std::string session = OpenSession();
