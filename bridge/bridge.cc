@@ -93,7 +93,10 @@ void Bridge::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   core.loop.Post(state.lifetime.Wrap(finish));
 }
 
-void Bridge::WriteMetrics(core::MetricsText& text) const { bridge::WriteMetrics(gauges(), text); }
+void Bridge::WriteMetrics(core::MetricsText& text) const {
+  bridge::WriteMetrics(gauges(), text);
+  state_->core.client.WriteMetrics(text);
+}
 
 BridgeGauges Bridge::gauges() const {
   BridgeGauges gauges = state_->core.gauges;

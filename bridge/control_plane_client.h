@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "callboard/v1/control.pb.h"
 #include "core/runtime/event_source.h"
+#include "core/telemetry/metrics_text.h"
 
 namespace callboard::bridge {
 
@@ -40,6 +41,8 @@ class ControlPlaneClient {
   virtual void GetList(v1::GetListRequest request, Reply<v1::GetListResponse> reply) = 0;
   virtual void ListInstances(v1::ListInstancesRequest request,
                              Reply<v1::ListInstancesResponse> reply) = 0;
+  // Its own figures, if it has any.
+  virtual void WriteMetrics(core::MetricsText&) const {}
 };
 
 }  // namespace callboard::bridge

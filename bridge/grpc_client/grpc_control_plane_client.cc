@@ -42,6 +42,8 @@ class GrpcControlPlaneClient final : public ControlPlaneClient {
     gate_->Close();
   }
 
+  void WriteMetrics(core::MetricsText& text) const override { planes_.WriteMetrics(text); }
+
   void OpenSession(v1::OpenSessionRequest request, Reply<v1::Session> reply) override {
     Ask(&Async::OpenSession, std::move(request), std::move(reply));
   }

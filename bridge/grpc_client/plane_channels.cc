@@ -54,12 +54,35 @@ PlaneChannels::PlaneChannels(core::EventLoop& loop, std::shared_ptr<core::LoopGa
     planes_.push_back(std::move(plane));
   }
   ProbeAll();
+  watch_ = loop_.After(kWatchEvery, [this] { Watch(); });
+}
+
+bool PlaneChannels::IsUp(PlaneChannel& plane) {
+  const bool up = plane.channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+  if (std::exchange(plane.up, up) != up) ++(up ? plane.ups : plane.downs);
+  return up;
+}
+
+void PlaneChannels::Watch() {
+  for (auto& plane : planes_) IsUp(*plane);
+  if (Connected() == nullptr) ProbeAll();
+  watch_ = loop_.After(kWatchEvery, [this] { Watch(); });
+}
+
+void PlaneChannels::WriteMetrics(core::MetricsText& text) const {
+  text.Gauge("callboard_bridge_control_plane_up",
+             "Whether the bridge is connected to a control plane, by address.");
+  for (const auto& plane : planes_) text.Sample(plane->up, {{"address", plane->address}});
+  text.Counter("callboard_bridge_control_plane_ups_total", "Connections to a control plane made.");
+  for (const auto& plane : planes_) text.Sample(plane->ups, {{"address", plane->address}});
+  text.Counter("callboard_bridge_control_plane_downs_total", "Such connections lost.");
+  for (const auto& plane : planes_) text.Sample(plane->downs, {{"address", plane->address}});
 }
 
 PlaneChannel* PlaneChannels::Connected() {
   for (size_t i = 0; i < planes_.size(); ++i) {
     const size_t at = (used_ + i) % planes_.size();
-    if (planes_[at]->channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY) continue;
+    if (!IsUp(*planes_[at])) continue;
     if (!connected_ || at != used_) {
       core::LogInfo("control_plane_up",
                     {{"peer", planes_[at]->address},
@@ -141,6 +164,7 @@ void PlaneChannels::Look() {
 }
 
 void PlaneChannels::Clear() {
+  watch_.Cancel();
   look_.Cancel();
   waiting_.clear();
   for (auto& plane : planes_) {

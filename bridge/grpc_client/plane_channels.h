@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/runtime/event_loop.h"
 #include "core/runtime/lifetime.h"
 #include "core/runtime/loop_gate.h"
+#include "core/telemetry/metrics_text.h"
 
 namespace callboard::bridge {
 
@@ -31,12 +33,19 @@ struct PlaneChannel {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::ControlPlane::Stub> stub;
   std::shared_ptr<Probe> probe;  // under way, or null
+
+  bool up = false;  // when looked at last
+  uint64_t ups = 0;
+  uint64_t downs = 0;
 };
 
-// Loop thread; owned by the client. While somebody waits every control plane is probed.
+// Loop thread; owned by the client. While somebody waits, and while the one in use is away, every
+// control plane is probed; each connection is looked at once in kWatchEvery.
 class PlaneChannels {
  public:
   using Use = absl::AnyInvocable<void(absl::StatusOr<PlaneChannel*>)>;
+
+  static constexpr absl::Duration kWatchEvery = absl::Seconds(1);
 
   // Begins to connect.
   PlaneChannels(core::EventLoop& loop, std::shared_ptr<core::LoopGate> gate,
@@ -45,6 +54,8 @@ class PlaneChannels {
   // Runs `use` with a connected control plane, inline if there is one, else within connect_wait;
   // Unavailable then, ResourceExhausted if too many wait.
   void WhenConnected(Use use);
+  // By address: whether it is connected, and how often it was and was lost.
+  void WriteMetrics(core::MetricsText& text) const;
   // Nothing waits any more; what waited is dropped unrun, and probes are cancelled.
   void Clear();
 
@@ -55,6 +66,9 @@ class PlaneChannels {
   };
 
   PlaneChannel* Connected();
+  // Asks gRPC for the state of a connection, and to make it.
+  static bool IsUp(PlaneChannel& plane);
+  void Watch();
   // Serves who waits: with a connection, or because the time is over.
   void Look();
   void ProbeAll();
@@ -70,7 +84,8 @@ class PlaneChannels {
   bool connected_ = false;
   absl::Time lost_at_;
   std::deque<Waiting> waiting_;  // all wait equally long: ordered by `until`
-  core::Timer look_;             // when the first of them has waited long enough
+  core::Timer watch_;
+  core::Timer look_;  // when the first of them has waited long enough
   core::Lifetime lifetime_;
 };
 

@@ -529,6 +529,27 @@ TEST_P(GrpcClientTest, ManySmallEventsPassTogetherInOrderAndTheirOutcomeIsTheLas
   EXPECT_EQ(Next(*invoked_).status().code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST_P(GrpcClientTest, FiguresTellWhetherThePlaneIsConnectedWithoutBeingAsked) {
+  const auto told = [this](const std::string& name, int value) {
+    const std::string line = fmt::format(
+        "callboard_bridge_control_plane_{}{{address=\"127.0.0.1:{}\"}} {}\n", name, port_, value);
+    return On([&] {
+             core::MetricsText text;
+             client_->WriteMetrics(text);
+             return text.Take();
+           }).find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(Eventually([&] { return told("up", 1); }));
+  EXPECT_TRUE(told("ups_total", 1));
+  Kill();
+  EXPECT_TRUE(Eventually([&] { return told("up", 0); }));
+  EXPECT_TRUE(told("downs_total", 1));
+  Restart();
+  EXPECT_TRUE(Eventually([&] { return told("up", 1); })) << "it is dialled though nobody asks";
+  EXPECT_TRUE(told("ups_total", 2));
+  EXPECT_TRUE(told("downs_total", 1));
+}
+
 INSTANTIATE_TEST_SUITE_P(OverGrpc, GrpcClientTest, testing::Values(Way::kGrpc),
                          [](const auto&) { return "Grpc"; });
 

@@ -3,13 +3,16 @@
 import http.client
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from conftest import need_full
 from mcp_http import McpClient, Refused, read_events
 from prometheus_text import scrape
 from stage import BINARIES, ROOT, wait_until
@@ -262,6 +265,19 @@ def test_docs_and_alerts_name_just_the_metrics_there_are(stage):
     rules = (ROOT / "deploy" / "prometheus" / "callboard.rules.yml").read_text()
     used = set(re.findall(r"\b(?:callboard|process)_\w+", re.sub(r"#.*", "", rules)))
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in used} <= set(there)
+
+
+def test_alert_rules_are_sound_and_fire(tmp_path):
+    """Checked and tried out by Prometheus' own promtool; alert_rules.yml says when which alert is raised."""
+    need_full("promtool is fetched")
+    promtool = subprocess.run([ROOT / "tools" / "install_promtool"], check=True, capture_output=True,
+                              text=True).stdout.splitlines()[-1]
+    shutil.copytree(ROOT / "deploy" / "prometheus", tmp_path, dirs_exist_ok=True)
+    shutil.copy(Path(__file__).with_name("alert_rules.yml"), tmp_path)
+    for command in (["check", "config", "prometheus.yml"], ["check", "rules", "callboard.rules.yml"],
+                    ["test", "rules", "alert_rules.yml"]):
+        done = subprocess.run([promtool, *command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
 
 
 # -- traces ----------------------------------------------------------------------------------------
