@@ -1,16 +1,22 @@
 """Faults of the store on the real callboardd: full disk, read-only disk, damaged file, kills; nothing acknowledged is lost."""
 
+import contextlib
+import http.client
+import json
 import os
 import random
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
-from conftest import need
-from mcp_http import McpClient, Refused
+from conftest import FULL, need
+from mcp_http import McpClient, Refused, read_events
 from stage import BINARIES, wait_until
+from test_field_agents import start_agent
+from test_restarts import EVENT_SERVER
 
 
 @pytest.fixture
@@ -164,6 +170,144 @@ def test_one_store_is_for_one_callboardd(stage):
     assert status == 2
     assert f"process {stage.control_plane.pid} has it open; stop that process" in text
     assert readiness(stage) == (200, None)
+
+
+class Audited:
+    """A session whose own stream is told messages all the time; what it was shown is asked for again after each fault."""
+
+    def __init__(self, stage, name):
+        self._client = stage.client(f"/mcp/{name}")
+        self._shown = []  # (event id, number), since the last audit
+        self._from = ""   # the newest id before that
+        self._reader = None
+        self._last = 0
+        self.read()
+        wait_until(lambda: self._from, 10, "the session's stream is open")
+
+    def feed(self, count, ms):
+        self._client.call("feed", {"first": 1, "count": count, "ms": ms})
+
+    def read(self):
+        self._reader = threading.Thread(target=self._read, args=(self._shown,), daemon=True)
+        self._reader.start()
+
+    def _read(self, shown):
+        headers = self._client._headers() | {"Accept": "text/event-stream"}
+        if self._from:
+            headers["Last-Event-ID"] = self._from
+        try:
+            connection, response = self._client._open("GET", None, headers, 20)
+            assert response.status == 200
+            for event in read_events(response):
+                if event.data and event.type in ("", "message"):
+                    shown.append((event.id, json.loads(event.data)["params"]["data"]["n"]))
+                elif not self._from:
+                    self._from = event.id
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            pass  # it was cut
+
+    @property
+    def told(self):
+        return len(self._shown)
+
+    @property
+    def last(self):
+        """The newest message that an audit has seen twice."""
+        return self._last
+
+    def audit(self):
+        """After a restart: all that was shown is shown again, the same under the same ids, and it goes on."""
+        self._reader.join(10)
+        before, self._shown = self._shown, []
+        self.read()
+        wait_until(lambda: self.told > len(before), 20, "what was shown, and more")
+        assert self._shown[:len(before)] == before
+        numbers = [number for _, number in self._shown]
+        assert numbers == list(range(self._last + 1, self._last + 1 + len(numbers))), "none is missing"
+        if before:
+            self._from, self._last = before[-1]
+            del self._shown[:len(before)]
+
+
+def sessions_until(stop, stage, sessions):
+    """Opens sessions; whoever was shown an id counts, whatever became of the rest."""
+    while not stop.is_set():
+        client = McpClient(stage.port)
+        with contextlib.suppress(OSError, Refused, ValueError, http.client.HTTPException):
+            client.initialize(timeout=5)
+        if client.session:
+            sessions.append(client)
+
+
+def kill_during_commits(stage, sessions, seconds):
+    stop = threading.Event()
+    openers = [threading.Thread(target=sessions_until, args=(stop, stage, sessions), daemon=True) for _ in range(2)]
+    for opener in openers:
+        opener.start()
+    time.sleep(seconds)
+    stage.control_plane.kill()
+    stop.set()
+    for opener in openers:
+        opener.join(10)
+
+
+def fill_and_make_room(stage, disk):
+    balloon = fill(disk)
+    assert f"the store {disk}/callboard.db cannot be written: its disk is full" in sessions_until_refused(stage)
+    balloon.unlink()
+    wait_until(lambda: readiness(stage)[0] == 200, 10, "ready again")
+
+
+def refuse_read_only(disk):
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    status, text = run_callboardd(disk)
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    assert status == 2
+    assert f"cannot open the store {disk}/callboard.db: the file or its folder cannot be written" in text
+
+
+def refuse_damaged(disk):
+    """The backup is put back in its place."""
+    kept = {path: path.read_bytes() for path in disk.glob("callboard.db*")}
+    (disk / "callboard.db").write_bytes(b"\x5a" * len(kept[disk / "callboard.db"]))
+    status, text = run_callboardd(disk)
+    assert status == 2
+    assert f"cannot open the store {disk}/callboard.db: " in text
+    assert "move it" in text
+    for path, content in kept.items():
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("fault", ["kill", "disk full", "read-only", "damaged"])
+def test_faults_with_an_open_stream_lose_nothing_that_was_acknowledged(stage, small_disk, fault):
+    """Sessions are opened and a stream is told messages all the time; twenty faults, each with a SIGKILL in the midst of commits, in
+    the full tier, two else."""
+    rounds = 20 if FULL else 2
+    chance = random.Random(fault)
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    stage.start_control_plane()
+    start_agent(stage, "events", sys.executable, EVENT_SERVER)
+    stage.wait_for_seats(1)
+    stream = Audited(stage, "events")
+    stream.feed(1_000_000, 20)
+    sessions, audited = [], 0
+    for number in range(rounds):
+        wait_until(lambda: stream.told >= 5, 20, "the stream is told more")
+        if fault == "disk full":
+            fill_and_make_room(stage, small_disk)
+        kill_during_commits(stage, sessions, chance.uniform(0.05, 0.4))
+        if fault == "read-only":
+            refuse_read_only(small_disk)
+        elif fault == "damaged":
+            refuse_damaged(small_disk)
+        stage.restart_control_plane()
+        assert [client.session for client in sessions if ping(client) != 200] == [], f"round {number}"
+        stream.audit()
+        audited += len(sessions)
+        while len(sessions) > 50:
+            assert sessions.pop(0).delete() < 300
+    print(f"{fault}: {rounds} rounds, {audited} sessions asked for after a kill, {stream.last} messages shown, none lost or told twice")
 
 
 def test_twenty_kills_during_commits_lose_no_acknowledged_session(stage):
