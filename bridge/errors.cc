@@ -13,7 +13,7 @@ namespace {
 using core::kInvalidParams;
 using core::kServerError;
 
-constexpr std::array<std::pair<int, ReasonRow>, 34> kReasons = {{
+constexpr std::array<std::pair<int, ReasonRow>, 35> kReasons = {{
     {v1::CANCELLED_BY_CLIENT, {"cancelled_by_client", "cancelled", kServerError, "cancelled"}},
     {v1::CANCELLED_BY_DEADLINE,
      {"cancelled_by_deadline", "timed_out", kServerError, "cancelled: its time was over"}},
@@ -64,6 +64,9 @@ constexpr std::array<std::pair<int, ReasonRow>, 34> kReasons = {{
      {"control_plane_restarted", "retry_later", kServerError,
       "the control plane was restarted before the call was sent"}},
     {v1::TOOL_UNKNOWN, {"tool_unknown", "invalid", kInvalidParams, "no such tool"}},
+    {v1::PARAM_HEADER_MISMATCH,
+     {"param_header_mismatch", "invalid", core::kHeaderMismatch,
+      "an argument and the header that repeats it differ"}},
     {v1::AGENT_RESTARTED,
      {"agent_restarted", "backend_lost", kServerError, "the agent was restarted during the call"}},
     {v1::DCC_EXITED,

@@ -19,6 +19,10 @@ inline constexpr int kInternalError = -32603;
 inline constexpr int kServerError = -32000;
 inline constexpr int kSessionNotFound = -32001;
 inline constexpr int kResourceNotFound = -32002;
+// Of the revisions without sessions.
+inline constexpr int kHeaderMismatch = -32020;
+inline constexpr int kMissingCapability = -32021;
+inline constexpr int kUnsupportedVersion = -32022;
 
 // One message, as views into the text it was parsed from. Empty views: the member is absent.
 struct JsonRpcMessage {
