@@ -106,8 +106,11 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   server::Store& store = **opened;
   auto control_plane_id = StableId(options.state_dir + "/control_plane_id", random);
   if (!control_plane_id.ok()) return Fail(control_plane_id.status());
+  auto request_state_key = StableId(options.state_dir + "/request_state_key", random);
+  if (!request_state_key.ok()) return Fail(request_state_key.status());
   server::ControlPlaneConfig config;
   config.control_plane_id = *control_plane_id;
+  config.request_state_key = *request_state_key;
   if (!settings.alternates.empty()) {
     auto alternates = ParseAddresses("cluster.alternates", settings.alternates);
     if (!alternates.ok()) return Fail(alternates.status());

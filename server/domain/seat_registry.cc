@@ -429,6 +429,7 @@ v1::InstanceRow SeatRegistry::Row(const SeatRecord& seat, absl::Time now) const 
   row.set_instance_id(state.instance_id());
   row.set_capabilities(state.capabilities());
   row.set_server_info(state.server_info());
+  row.set_modern_capabilities(state.modern_capabilities());
   row.set_instructions(state.instructions());
   return row;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/runtime/digest.h"
 #include "core/runtime/planted_bug.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
@@ -13,6 +14,13 @@ namespace callboard::server {
 namespace {
 
 constexpr uint32_t kAttemptsMax = 3;
+
+// Clients without a session share one at a backend if they would say the same in initialize.
+std::string SessionOfLike(const v1::ClientContext& client) {
+  constexpr size_t kChars = 32;
+  const std::string said = fmt::format("{}\n{}", client.capabilities(), client.client_info());
+  return fmt::format("like-{}", core::Sha256Hex(said).substr(0, kChars));
+}
 
 uint64_t ToMillis(absl::Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Milliseconds(duration)));
@@ -32,6 +40,7 @@ CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAu
       receipts_(receipts),
       audience_(audience),
       selections_(selections),
+      request_state_(plane.config.request_state_key, plane.random),
       ended_hook_(std::move(ended_hook)) {
   durable_.OnReadable([this](Stream& stream) { OnReadable(stream); });
   receipts_.OnDurable([this](Execution& record) { OnReceipt(record); });
@@ -132,7 +141,9 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   dispatch.set_tracestate(request.tracestate());
   dispatch.set_baggage(request.baggage());
   dispatch.set_wants_progress(!request.progress_token().empty());
+  *dispatch.mutable_client() = request.client();
   dispatch.mutable_client()->set_log_level(request.log_level());
+  if (MayBeAsked(request.client())) dispatch.set_backend_session(SessionOfLike(request.client()));
   std::string principal = request.principal();
   if (const Session* session = plane_.sessions.Find(request.session_id())) {
     if (principal.empty()) principal = session->principal;
@@ -174,6 +185,7 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   call.outcome_seen = false;
   call.body = {};
   call.asks.clear();
+  call.parked.clear();
   call.answers.clear();
   if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;
   if (call.recorded) Record(call);

@@ -325,6 +325,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   call.former = false;
   call.timer.Cancel();
   call.asks.clear();
+  call.parked.clear();
   call.params.reset();
   ended_.insert(call.order);
   ended_hook_(call.id);
@@ -334,7 +335,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   // restart.
   call.record_kept = by_reference && resumable;
   if (record != nullptr) {
-    if (call.recorded) receipts_.KeepOutcome(*record, outcome);
+    if (call.recorded || call.was_parked) receipts_.KeepOutcome(*record, outcome);
     receipts_.Add(*record, call.recorded && !call.record_kept);
   }
   if (call.stream != nullptr) {
@@ -419,9 +420,9 @@ void CallFlow::Forget(LiveCall& call) {
 
 // ---- consumers that leave -----------------------------------------------------------------------
 
-void CallFlow::OnSourceGone(const CallId& id, bool lost) {
+void CallFlow::OnSourceGone(const CallId& id, const InvokeSource* source, bool lost) {
   LiveCall* call = Find(id);
-  if (call == nullptr) return;
+  if (call == nullptr || call->source != source) return;
   call->source = nullptr;
   if (call->ended) {
     // With a stream the outcome waits for the grace, or for whoever took the stream over.

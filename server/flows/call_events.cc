@@ -13,7 +13,6 @@
 namespace callboard::server {
 namespace {
 
-constexpr size_t kAsksMax = 64;
 constexpr size_t kInlineMax = 64 << 10;
 
 // The body of an event other than its outcome; nullptr if it has none.
@@ -202,6 +201,12 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   }
 }
 
+bool CallFlow::HearsLog(const LiveCall& call, std::string_view raw_params) const {
+  if (call.request.has_client()) return WantsLog(call.request.log_level(), raw_params);
+  const Session* session = plane_.sessions.Find(call.request.session_id());
+  return session == nullptr || WantsLog(*session, raw_params);
+}
+
 void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
   const uint64_t n = event.n();
   switch (event.kind_case()) {
@@ -249,10 +254,7 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
     case v1::CallEvent::kLog:
       ReleaseHeld(call);
       call.have_n = n;
-      if (const Session* session = plane_.sessions.Find(call.request.session_id());
-          session != nullptr && !WantsLog(*session, event.log().inline_())) {
-        return AckLater(call);
-      }
+      if (!HearsLog(call, event.log().inline_())) return AckLater(call);
       return Publish(call, n, "notifications/message",
                      std::move(*event.mutable_log()->mutable_inline_()));
     case v1::CallEvent::kNotification:
@@ -320,6 +322,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
 // ---- asks ---------------------------------------------------------------------------------------
 
 void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
+  if (call.request.has_client()) return TakeAskOfParked(call, n, ask, std::move(params));
   const Session* session = plane_.sessions.Find(call.request.session_id());
   if (session != nullptr && !MayBeAsked(*session, ask.method())) {
     AckLater(call);
@@ -369,6 +372,7 @@ void CallFlow::EndAsksOfTheGone(LiveCall& call) {
 // The backend no longer wants an answer. Nothing is told of an ask that is answered already.
 void CallFlow::TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled) {
   if (call.asks.erase(cancelled.ask_n()) == 0) return AckLater(call);
+  if (call.parked.erase(cancelled.ask_n()) > 0) return AckLater(call);
   Publish(call, n, cancelled.method(),
           core::SetMember(cancelled.params().inline_(), "requestId",
                           core::QuoteJson(AskId(call, cancelled.ask_n()))));

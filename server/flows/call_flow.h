@@ -21,6 +21,7 @@
 #include "server/flows/live_call.h"
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
+#include "server/flows/request_state.h"
 #include "server/flows/seat_audience.h"
 #include "server/flows/tool_selections.h"
 
@@ -88,8 +89,8 @@ class CallFlow final : public AgentCalls {
   BodyState StateOfBody(const CallId& id) const;
   void OnConsumed(const CallId& id, uint64_t body_bytes);
   void OnDelivered(const CallId& id);
-  // `lost`: its consumer is gone, not replaced.
-  void OnSourceGone(const CallId& id, bool lost);
+  // `lost`: its consumer is gone, not replaced. Nothing happens if it is the call's source no more.
+  void OnSourceGone(const CallId& id, const InvokeSource* source, bool lost);
   // A call's outcome for somebody else; nullopt while it is open. `reply` runs inline or later.
   using OutcomeReply = absl::AnyInvocable<void(v1::CallOutcome)>;
   void Follow(const CallId& id, KeyedSource* source);
@@ -136,6 +137,14 @@ class CallFlow final : public AgentCalls {
   std::optional<Refusal> CheckPin(LiveCall& call, const SeatRecord& seat, Session& session);
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Refuse(const v1::InvokeRequest& request,
                                                              Refusal refusal);
+
+  // call_park.cc
+  static std::string ParkBinding(const v1::InvokeRequest& request, const std::string& seat_id);
+  void TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, std::string params);
+  // Answers its caller that input is required; the call goes on without one.
+  void Park(LiveCall& call);
+  // The call that a request brings answers for; nullptr: it brings none of ours.
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> Resume(const v1::InvokeRequest& request);
 
   // call_dispatch.cc
   void Send(LiveCall& call);
@@ -184,6 +193,7 @@ class CallFlow final : public AgentCalls {
   // call_events.cc
   void OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event);
   void TakeEvent(LiveCall& call, v1::CallEvent& event);
+  bool HearsLog(const LiveCall& call, std::string_view raw_params) const;
   void TakeOutcome(LiveCall& call, v1::CallEvent& event);
   void TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params);
   void TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled);
@@ -226,11 +236,15 @@ class CallFlow final : public AgentCalls {
   void SettleAtAgent(const CallId& id, const std::string& agent_id);
   void Forget(LiveCall& call);
 
+  // Open requests of a backend to the client of one call.
+  static constexpr size_t kAsksMax = 64;
+
   Plane& plane_;
   DurableLog& durable_;
   Receipts& receipts_;
   SeatAudience& audience_;
   ToolSelections& selections_;
+  RequestState request_state_;
   std::map<CallId, std::vector<KeyedSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.

@@ -7,7 +7,9 @@
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
+#include "server/flows/mirrored_arguments.h"
 
 namespace callboard::server {
 namespace {
@@ -60,6 +62,9 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
       return std::make_unique<EndedSource<v1::InvokeEvent>>(NoSession(request.session_id()));
     }
   }
+  if (request.has_client()) {
+    if (auto source = Resume(request)) return source;
+  }
   auto owned = std::make_unique<LiveCall>();
   LiveCall& call = *owned;
   call.request = std::move(request);
@@ -93,6 +98,9 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
     done.set_certainty(v1::FINISHED);
     done.mutable_body()->set_inline_("{}");
     return std::make_unique<StoredCallSource>(plane_.ready, durable_, std::move(done));
+  }
+  if (MayBeAsked(call.request.client())) {
+    call.parked_binding = ParkBinding(call.request, call.seat_id);
   }
   call.id = CallId::New(plane_.random, plane_.UnixMs(call.created));
   const std::string& request_id = call.request.client_request_id();
@@ -245,6 +253,13 @@ std::optional<CallFlow::Refusal> CallFlow::AdmitTool(LiveCall& call, const SeatR
     const auto list = plane_.catalog.Of(call.seat_id);
     const ToolInfo* tool = list == nullptr ? nullptr : list->Find(call.tool);
     if (tool != nullptr) {
+      if (request.has_client()) {
+        const absl::Status headers =
+            CheckMirroredArguments(tool->input_schema, parts.arguments, request.param_headers());
+        if (!headers.ok()) {
+          return Refusal{v1::PARAM_HEADER_MISMATCH, std::string(core::Message(headers))};
+        }
+      }
       const absl::Status arguments = plane_.argument_check.Check(*list, *tool, parts.arguments);
       if (!arguments.ok()) {
         return Refusal{v1::PARAMS_INVALID, std::string(core::Message(arguments))};

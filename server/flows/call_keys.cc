@@ -65,7 +65,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::TakeKeyed(LiveCall
 std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
     LiveCall& call, const v1::InvokeRequest& request) {
   const std::string& session_id = call.request.session_id();
-  if (!call.ended) {
+  if (!call.ended && !session_id.empty()) {
     plane_.requests.Remove(session_id, call.request.client_request_id(), call.id);
     if (!request.client_request_id().empty()) {
       plane_.requests.Add(session_id, request.client_request_id(), call.id);

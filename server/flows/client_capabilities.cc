@@ -1,6 +1,9 @@
 // Implementation of what clients may be asked.
 #include "server/flows/client_capabilities.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/mcp/json.h"
 
 namespace callboard::server {
@@ -9,26 +12,44 @@ namespace {
 // Revisions from this one on have no sessions and are asked in another way.
 constexpr std::string_view kFirstWithoutAsks = "2026-07-28";
 
+constexpr std::array<std::string_view, 3> kAskable = {"sampling", "elicitation", "roots"};
+
 bool Declares(const Session& session, std::string_view capability) {
   return core::FindMember(session.capabilities, capability).has_value();
+}
+
+bool IsAbout(std::string_view method, std::string_view capability) {
+  return method.starts_with(capability) && method.substr(capability.size()).starts_with('/');
 }
 
 }  // namespace
 
 bool MayBeAsked(const Session& session, std::string_view method) {
   if (session.revision >= kFirstWithoutAsks) return false;
-  for (const std::string_view capability : {"sampling", "elicitation", "roots"}) {
-    if (method.starts_with(capability) && method.substr(capability.size()).starts_with('/')) {
-      return Declares(session, capability);
-    }
+  for (const std::string_view capability : kAskable) {
+    if (IsAbout(method, capability)) return Declares(session, capability);
   }
   return true;
 }
 
 bool MayBeAsked(const Session& session) {
   return session.revision < kFirstWithoutAsks &&
-         (Declares(session, "sampling") || Declares(session, "elicitation") ||
-          Declares(session, "roots"));
+         std::any_of(
+             kAskable.begin(), kAskable.end(),
+             [&](std::string_view capability) { return Declares(session, capability); });
+}
+
+bool MayBeAsked(const v1::ClientContext& client, std::string_view method) {
+  return std::any_of(kAskable.begin(), kAskable.end(), [&](std::string_view capability) {
+    return IsAbout(method, capability) &&
+           core::FindMember(client.capabilities(), capability).has_value();
+  });
+}
+
+bool MayBeAsked(const v1::ClientContext& client) {
+  return std::any_of(kAskable.begin(), kAskable.end(), [&](std::string_view capability) {
+    return core::FindMember(client.capabilities(), capability).has_value();
+  });
 }
 
 }  // namespace callboard::server

@@ -190,6 +190,7 @@ struct ControlPlane::Impl final : SeatObserver {
       }
     }
     for (StreamReader* reader : readers) reader->EndReading("drain");
+    audience.DrainWatches();
   }
 
   // Of an own call, or one of the same principal; whoever names no session may ask for any.
@@ -242,6 +243,7 @@ struct ControlPlane::Impl final : SeatObserver {
     // The digest says it better, and is known here.
     if (seat != nullptr && notice.method() == "notifications/tools/list_changed" &&
         !seat->state.catalogue_digest().empty()) {
+      audience.TellWatches(notice.seat_id(), notice.method());
       return false;
     }
     return audience.Tell(notice.seat_id(), notice.method(), notice.params().inline_());
@@ -350,6 +352,7 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> ControlPlane::Listen(
     return std::make_unique<EndedSource<v1::ListenEvent>>(
         absl::UnavailableError("the control plane is shutting down"));
   }
+  if (request.session_id().empty()) return impl_->audience.Watch(std::move(request));
   return OpenReader(impl_->flow, request);
 }
 

@@ -39,6 +39,9 @@ struct ControlPlaneConfig {
   std::string control_plane_id;         // the same after a restart on the same store
   std::vector<std::string> alternates;  // addresses of others, told to agents
   core::ToolSelection pinned_tools;     // what the selector "pinned" stands for
+  // Secret, by which clients without a session resume their calls; the same after a restart. Empty:
+  // one that ends with this process.
+  std::string request_state_key;
   Budgets budgets;
   Limits limits;
 };

@@ -23,7 +23,7 @@ void InvokeSource::LetGo() {
   if (!tail_.alive()) return;
   tail_.Detach();
   flow_.RemoveReader(session_id_);
-  flow_.OnSourceGone(call_, true);
+  flow_.OnSourceGone(call_, this, true);
 }
 
 void InvokeSource::Accept(std::shared_ptr<Stream> stream, uint64_t term, v1::Accepted accepted) {
@@ -67,7 +67,7 @@ void InvokeSource::EndReading(const char* reason) {
   if (attached_) {
     attached_ = false;
     flow_.RemoveReader(session_id_);
-    flow_.OnSourceGone(call_, false);
+    flow_.OnSourceGone(call_, this, false);
   }
   MarkReady();
 }

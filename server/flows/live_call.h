@@ -107,6 +107,11 @@ struct LiveCall {
   std::set<uint64_t> asks;  // open ones, by ask_n
   // What the agent may not have got, by ask_n: said again after a cut. Bounded by asks_max.
   std::map<uint64_t, v1::AskAnswer> answers;
+  // Of a caller without a session that can be asked: those of asks as it is told them, raw JSON,
+  // and what its next request has to be to bring the answers.
+  std::map<uint64_t, std::string> parked;
+  std::string parked_binding;
+  bool was_parked = false;
 
   uint32_t window = 0;
   uint64_t window_used = 0;  // consumed since the window was last raised

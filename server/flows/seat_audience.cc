@@ -23,9 +23,13 @@ bool SaysLookAgain(std::string_view method) {
 }
 
 bool WantsLog(const Session& session, std::string_view raw_params) {
-  if (session.log_level.empty()) return true;
-  const auto level = core::FindString(raw_params, "level");
-  return !level || core::McpSeverity(*level) >= core::McpSeverity(session.log_level);
+  return session.log_level.empty() || WantsLog(session.log_level, raw_params);
+}
+
+bool WantsLog(std::string_view level, std::string_view raw_params) {
+  if (level.empty()) return false;
+  const auto said = core::FindString(raw_params, "level");
+  return !said || core::McpSeverity(*said) >= core::McpSeverity(level);
 }
 
 void SeatAudience::Add(const Session& session) {
@@ -40,10 +44,73 @@ void SeatAudience::Add(const Session& session) {
 void SeatAudience::Remove(const std::string& session_id, const std::string& seat_id) {
   auto found = seats_.find(seat_id);
   if (found == seats_.end() || found->second.sessions.erase(session_id) == 0) return;
+  OnLeft(seat_id);
+}
+
+void SeatAudience::OnLeft(const std::string& seat_id) {
+  auto found = seats_.find(seat_id);
   if (found->second.version > 0) return Send(seat_id, found->second);
   // The number of an Interest must go on, so an audience that has had wishes stays with its seat.
-  if (found->second.sessions.empty()) seats_.erase(found);
+  if (found->second.sessions.empty() && found->second.watches.empty()) seats_.erase(found);
 }
+
+// ---- without a session --------------------------------------------------------------------------
+
+SeatAudience::~SeatAudience() {
+  for (const auto& [seat_id, audience] : seats_) {
+    for (NoticeWatch* watch : audience.watches) watch->PlaneGone();
+  }
+}
+
+std::unique_ptr<core::EventSource<v1::ListenEvent>> SeatAudience::Watch(v1::ListenRequest request) {
+  using Ended = EndedSource<v1::ListenEvent>;
+  const auto seat = plane_.seats.Resolve(request.target());
+  if (!seat.ok()) return std::make_unique<Ended>(seat.status());
+  if (static_cast<size_t>(request.wish().resource_uris_size()) > kSubscriptionsMax) {
+    return std::make_unique<Ended>(
+        core::MakeError(absl::StatusCode::kInvalidArgument,
+                        fmt::format("{} resources are listened to at once, at most {} may be",
+                                    request.wish().resource_uris_size(), kSubscriptionsMax)));
+  }
+  if (watches_ >= kWatchesMax) {
+    return std::make_unique<Ended>(core::MakeError(absl::StatusCode::kResourceExhausted,
+                                                   fmt::format("{} listen already", watches_)));
+  }
+  const std::string seat_id = (*seat)->state.seat_id();
+  auto watch = std::make_unique<NoticeWatch>(plane_.ready, static_cast<NoticeWatchOwner&>(*this),
+                                             seat_id, std::move(*request.mutable_wish()),
+                                             /*again=*/request.has_after());
+  Audience& audience = seats_[seat_id];
+  audience.watches.insert(watch.get());
+  ++watches_;
+  if (watch->wish().resource_uris_size() > 0) Send(seat_id, audience);
+  return watch;
+}
+
+void SeatAudience::OnWatchGone(NoticeWatch& watch) {
+  auto found = seats_.find(watch.seat_id());
+  if (found == seats_.end() || found->second.watches.erase(&watch) == 0) return;
+  --watches_;
+  OnLeft(watch.seat_id());
+}
+
+void SeatAudience::DrainWatches() {
+  for (const auto& [seat_id, audience] : seats_) {
+    for (NoticeWatch* watch : audience.watches) watch->Drain();
+  }
+}
+
+void SeatAudience::TellWatches(const std::string& seat_id, const std::string& method) {
+  auto found = seats_.find(seat_id);
+  if (found == seats_.end() || found->second.watches.empty()) return;
+  core::Timer& timer = found->second.waiting[fmt::format("watches of {}", method)];
+  if (timer.pending()) return;
+  timer = plane_.loop.After(kCoalesce, [this, seat_id, method] {
+    for (NoticeWatch* watch : seats_[seat_id].watches) watch->Tell(method, "");
+  });
+}
+
+// ---- wishes -------------------------------------------------------------------------------------
 
 bool SeatAudience::OnResult(Session& session, std::string_view method,
                             std::string_view raw_params) {
@@ -72,10 +139,17 @@ bool SeatAudience::KeepsSubscription(Session& session, std::string_view raw_para
   const auto uri = core::FindString(raw_params, "uri");
   if (found == seats_.end() || !uri || !session.subscriptions.contains(*uri)) return false;
   const auto& sessions = found->second.sessions;
-  const bool others = std::any_of(sessions.begin(), sessions.end(), [&](const std::string& id) {
-    const Session* other = id == session.id ? nullptr : plane_.sessions.Find(id);
-    return other != nullptr && other->subscriptions.contains(*uri);
-  });
+  const auto& watches = found->second.watches;
+  const bool others = std::any_of(sessions.begin(), sessions.end(),
+                                  [&](const std::string& id) {
+                                    const Session* other =
+                                        id == session.id ? nullptr : plane_.sessions.Find(id);
+                                    return other != nullptr && other->subscriptions.contains(*uri);
+                                  }) ||
+                      std::any_of(watches.begin(), watches.end(), [&](const NoticeWatch* watch) {
+                        const auto& uris = watch->wish().resource_uris();
+                        return std::find(uris.begin(), uris.end(), *uri) != uris.end();
+                      });
   if (others) {
     session.subscriptions.erase(*uri);
     durable_.TouchSession(session);
@@ -143,6 +217,9 @@ void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
     level = std::min(level, core::McpSeverity(session->log_level));
     resources.insert(session->subscriptions.begin(), session->subscriptions.end());
   }
+  for (const NoticeWatch* watch : audience.watches) {
+    resources.insert(watch->wish().resource_uris().begin(), watch->wish().resource_uris().end());
+  }
   if (level < core::kMcpLogLevels.size())
     interest.set_log_level(std::string(core::kMcpLogLevels[level]));
   for (const std::string& uri : resources) interest.add_resource_uris(uri);
@@ -173,6 +250,7 @@ bool SeatAudience::Deliver(const std::string& seat_id, const std::string& method
                            const std::string& params) {
   auto found = seats_.find(seat_id);
   if (found == seats_.end()) return false;
+  for (NoticeWatch* watch : found->second.watches) watch->Tell(method, params);
   bool durable = false;
   std::string updated;
   if (method == kUpdated) {

@@ -1,0 +1,169 @@
+// CallFlow, callers without a session: a call whose backend asks something is parked, and resumed
+// by the request that brings the answers (multi-round-trip requests of MCP 2026-07-28).
+#include <utility>
+#include <vector>
+
+#include "core/mcp/canonical_json.h"
+#include "core/mcp/json.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/runtime/digest.h"
+#include "core/runtime/strings.h"
+#include "fmt/format.h"
+#include "server/flows/call_flow.h"
+#include "server/flows/client_capabilities.h"
+#include "server/flows/invoke_source.h"
+#include "server/flows/keyed_source.h"
+
+namespace callboard::server {
+namespace {
+
+constexpr size_t kParkedBytesMax = 64 << 10;
+
+std::string AnswerKey(uint64_t n) { return fmt::format("ask-{}", n); }
+
+// The requests that may be answered with input_required.
+bool MayBeParked(std::string_view method) {
+  return method == "tools/call" || method == "prompts/get" || method == "resources/read";
+}
+
+// A request of an earlier revision as one of this revision.
+std::string InputRequest(const std::string& method, std::string params) {
+  if (method == "elicitation/create") {
+    if (!core::FindMember(params, "mode")) params = core::SetMember(params, "mode", "\"form\"");
+    params = core::RemoveMember(params, "elicitationId");
+  }
+  core::JsonObject request;
+  request.String("method", method);
+  if (!params.empty()) request.Raw("params", params);
+  return request.Take();
+}
+
+v1::CallOutcome ErrorOutcome(const v1::InvokeRequest& request, int code, std::string_view message,
+                             v1::Certainty certainty) {
+  v1::CallOutcome outcome;
+  outcome.set_client_request_id(request.client_request_id());
+  outcome.set_class_(v1::RPC_ERROR);
+  outcome.set_certainty(certainty);
+  outcome.mutable_body()->set_inline_(core::MakeErrorObject(code, message));
+  return outcome;
+}
+
+}  // namespace
+
+// What a request has to be again when it brings the answers.
+std::string CallFlow::ParkBinding(const v1::InvokeRequest& request, const std::string& seat_id) {
+  std::string params = request.params();
+  for (const char* member : {"_meta", "inputResponses", "requestState"}) {
+    params = core::RemoveMember(params, member);
+  }
+  return fmt::format("{}\n{}\n{}\n{}", request.principal(), seat_id, request.method(),
+                     core::Sha256Hex(core::CanonicalJson(params)));
+}
+
+void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, std::string params) {
+  AckLater(call);
+  const auto refuse = [&](int code, std::string_view why) {
+    AnswerAsk(call, n, "", core::MakeErrorObject(code, why));
+  };
+  if (!MayBeAsked(call.request.client(), ask.method())) {
+    return refuse(core::kMethodNotFound,
+                  fmt::format("the client does not offer '{}'", ask.method()));
+  }
+  const bool there = call.source != nullptr || call.was_parked;
+  if (call.ended || !there || call.asks.size() >= kAsksMax || call.parked_binding.empty() ||
+      !MayBeParked(call.request.method())) {
+    return refuse(core::kServerError,
+                  fmt::format("the client cannot be asked ({}) now", ask.method()));
+  }
+  std::string request = InputRequest(ask.method(), std::move(params));
+  size_t bytes = request.size();
+  for (const auto& [other, text] : call.parked) bytes += text.size();
+  if (bytes > kParkedBytesMax) {
+    return refuse(core::kServerError, "the request is too large to be passed on");
+  }
+  call.asks.insert(n);
+  call.parked[n] = std::move(request);
+  // Of one that is parked its client learns when it comes back.
+  if (call.source != nullptr) Park(call);
+}
+
+void CallFlow::Park(LiveCall& call) {
+  core::JsonObject requests;
+  for (const auto& [n, request] : call.parked) requests.Raw(AnswerKey(n), request);
+  const std::string state =
+      request_state_.Seal({call.id, plane_.UnixMs(call.hard_at)}, call.parked_binding);
+  v1::CallOutcome outcome;
+  outcome.set_call_id(call.id.str());
+  outcome.set_client_request_id(call.request.client_request_id());
+  outcome.set_class_(v1::RESULT);
+  outcome.set_certainty(v1::RUNNING);
+  outcome.mutable_facts()->add_era_fields("resultType");
+  outcome.mutable_body()->set_inline_(core::JsonObject()
+                                          .String("resultType", "input_required")
+                                          .Raw("inputRequests", requests.Take())
+                                          .String("requestState", state)
+                                          .Take());
+  // For its reader that is the end; the call goes on without one.
+  call.was_parked = true;
+  call.accept_at = absl::InfiniteFuture();
+  InvokeSource* const source = std::exchange(call.source, nullptr);
+  if (auto stream = std::exchange(call.stream, nullptr)) {
+    stream->finished = true;
+    durable_.Append(*stream, {std::move(outcome), 0, call.attempt}, DurableLog::Wait::kNo);
+  } else if (source != nullptr) {
+    source->SetOutcome(std::move(outcome));
+  }
+}
+
+std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
+    const v1::InvokeRequest& request) {
+  const auto text = core::FindString(request.params(), "requestState");
+  if (!text || !RequestState::IsOurs(*text)) return nullptr;
+  const auto fail = [&](int code, std::string_view message,
+                        v1::Certainty certainty = v1::NOT_STARTED) {
+    return std::make_unique<EndedCallSource>(ErrorOutcome(request, code, message, certainty));
+  };
+  const auto seat = plane_.seats.Resolve(request.target());
+  if (!seat.ok()) return fail(core::kInvalidParams, core::Message(seat.status()));
+  const std::string binding = ParkBinding(request, (*seat)->state.seat_id());
+  const auto parked = request_state_.Open(*text, binding, plane_.UnixMs(Now()));
+  if (!parked.ok()) return fail(core::kInvalidParams, core::Message(parked.status()));
+  LiveCall* call = Find(parked->call);
+  if (call == nullptr || call->ended) {
+    if (plane_.executions.Find(parked->call) != nullptr) {
+      return std::make_unique<KeyedSource>(*this, parked->call, request.client_request_id());
+    }
+    return fail(core::kInternalError,
+                "the call was interrupted while its client was asked: the control plane was "
+                "restarted; whether it has run is not known",
+                v1::UNKNOWN);
+  }
+  if (call->source != nullptr) {
+    return fail(core::kInvalidParams, "requestState is in use by another request");
+  }
+  const std::string_view responses =
+      core::FindMember(request.params(), "inputResponses").value_or("{}");
+  std::vector<std::pair<uint64_t, std::string_view>> answered;
+  for (const auto& [n, asked] : call->parked) {
+    const auto response = core::FindMember(responses, AnswerKey(n));
+    if (!response) continue;  // asked again
+    if (!core::IsObject(*response)) {
+      return fail(core::kInvalidParams,
+                  fmt::format("inputResponses['{}'] must be an object", AnswerKey(n)));
+    }
+    answered.emplace_back(n, *response);
+  }
+  for (const auto& [n, response] : answered) {
+    call->asks.erase(n);
+    call->parked.erase(n);
+    AnswerAsk(*call, n, std::string(response), "");
+  }
+  *call->request.mutable_client() = request.client();
+  call->request.set_log_level(request.log_level());
+  call->request.set_on_detach(request.on_detach());
+  auto source = Reattach(*call, request);
+  if (!call->parked.empty()) Park(*call);
+  return source;
+}
+
+}  // namespace callboard::server

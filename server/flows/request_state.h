@@ -1,0 +1,40 @@
+// The requestState of parked calls (MCP 2026-07-28): what a client brings back with its answers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "core/runtime/random.h"
+#include "server/domain/ids.h"
+
+namespace callboard::server {
+
+// Seals and opens such texts: "callboard1.<call>.<expiry>.<mac>". They hold no secret; the MAC
+// (HMAC-SHA-256) binds them to what is not in them: whose call it is, where it runs and what it was
+// asked. Loop thread.
+class RequestState {
+ public:
+  struct Parked {
+    CallId call;
+    int64_t expires_unix_ms = 0;
+  };
+
+  // `key` is secret, and the same after a restart; empty: one is made at first use.
+  RequestState(std::string key, core::Random& random) : key_(std::move(key)), random_(random) {}
+
+  // Whether a text claims to be one of ours; those of backends do not.
+  static bool IsOurs(std::string_view text);
+
+  std::string Seal(const Parked& parked, std::string_view binding);
+  // InvalidArgument: malformed, changed, or of another binding; DeadlineExceeded: too old.
+  absl::StatusOr<Parked> Open(std::string_view text, std::string_view binding, int64_t now_unix_ms);
+
+ private:
+  std::string key_;
+  core::Random& random_;
+};
+
+}  // namespace callboard::server
