@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -71,6 +72,17 @@ class Backend {
   // transports that have some.
   virtual std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                                 const core::TraceContext& trace) = 0;
+
+  // A request of revision 2026-07-28, which belongs to no session; else as Send. `named`: what of
+  // its params transports with headers repeat; may be empty.
+  virtual std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
+                                                      std::string_view /*method*/,
+                                                      std::string_view /*named*/,
+                                                      const core::TraceContext& trace) {
+    return Send(id, std::move(text), true, trace);
+  }
+  // Whether the backend may be asked if it speaks that revision, too.
+  virtual bool may_be_modern() const { return false; }
 
   // The revision agreed in initialize, for transports that carry it (HTTP header). Empty:
   // initialize is about to be sent, what is known of a former MCP session is to be forgotten.

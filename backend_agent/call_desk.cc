@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend_agent/call_end.h"
+#include "core/mcp/versions.h"
 #include "core/runtime/planted_bug.h"
 #include "fmt/format.h"
 
@@ -40,10 +41,10 @@ CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
   spec.trace =
       core::CheckedTraceContext(dispatch.traceparent(), dispatch.tracestate(), dispatch.baggage());
   spec.backend_session = dispatch.backend_session();
-  if (!spec.backend_session.empty()) {
-    spec.client_capabilities = dispatch.client().capabilities();
-    spec.client_info = dispatch.client().client_info();
-  }
+  spec.modern = dispatch.client().revision() == core::RevisionName(core::McpRevision::k2026_07_28);
+  spec.log_level = dispatch.client().log_level();
+  spec.client_capabilities = dispatch.client().capabilities();
+  spec.client_info = dispatch.client().client_info();
   return spec;
 }
 

@@ -186,7 +186,14 @@ void McpSeat::Start(const std::string& call_id) {
     return;
   }
   McpSession* session = session_.get();
-  if (!call.spec.backend_session.empty()) {
+  // A client of the backend's own era speaks to it in that one, as if nobody stood between them.
+  std::optional<ClientDescription> modern;
+  if ((call.spec.modern && session->modern()) || session->modern_only()) {
+    modern = {.capabilities = call.spec.client_capabilities,
+              .client_info = call.spec.client_info,
+              .log_level = call.spec.log_level};
+  }
+  if (!modern && !call.spec.backend_session.empty()) {
     McpSession* own = client_sessions_.Open(
         *session_, call.spec.backend_session,
         {.capabilities = call.spec.client_capabilities, .client_info = call.spec.client_info});
@@ -200,7 +207,7 @@ void McpSeat::Start(const std::string& call_id) {
       call.spec.notification
           ? session->Notify(call.spec.method, call.spec.params, std::move(on_reply))
           : session->Request(call.spec.method, call.spec.params, call.spec.wants_progress,
-                             std::move(on_reply), call.spec.trace);
+                             std::move(on_reply), call.spec.trace, std::move(modern));
   call_of_request_[{call.session, call.request}] = call_id;
   if (call.spec.run_budget != absl::InfiniteDuration()) {
     call.timer = loop_.After(call.spec.run_budget, [this, call_id] { OnRunBudgetSpent(call_id); });
@@ -241,7 +248,8 @@ void McpSeat::EndLeftCall(Call& call, CallEnd end) {
   end.queued = call.started - call.submitted;
   end.ran = loop_.Now() - call.started;
   if (session_ != nullptr) end.backend_revision = session_->server().revision;
-  const bool over = end.certainty == v1::NOT_STARTED;
+  // Between two rounds nothing runs.
+  const bool over = end.certainty == v1::NOT_STARTED || call.round.open > 0;
   EndAsksOf(call_id);
   TellLater([this, call_id, end = std::move(end)]() mutable {
     observer_.OnEnd(call_id, std::move(end));

@@ -18,6 +18,7 @@
 #include "backend_agent/client_sessions.h"
 #include "backend_agent/execution_queue.h"
 #include "backend_agent/mcp_session.h"
+#include "backend_agent/modern_listen.h"
 #include "backend_agent/seat.h"
 #include "backend_agent/seat_health.h"
 #include "backend_agent/spool.h"
@@ -108,6 +109,13 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     kFailing,  // the exchange broke; waiting for the news why
     kEnding,   // the answer is there; waiting for the new list
   };
+  // What a backend that speaks 2026-07-28 alone asks a client of an earlier revision.
+  struct Round {
+    int number = 0;
+    size_t open = 0;
+    std::string state;                                           // raw JSON
+    std::vector<std::pair<std::string, std::string>> responses;  // raw, by key
+  };
   struct Call {
     CallSpec spec;
     LaneId lane;
@@ -121,6 +129,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     absl::Time give_up_at;  // told: the end of late_max
     std::string session;    // key of the client session it runs in; empty: the shared one
     uint64_t request = 0;
+    Round round;
     core::Timer timer;
     CallEnd end;  // kFailing, kEnding
   };
@@ -129,11 +138,12 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     std::string call_id;
     std::string session;
     std::string raw_id;
+    std::string key;  // of an input request, which has no id
   };
-
   // McpSession::Events
   void OnBackendUp() override;
   void OnSessionReady() override;
+  void OnEraKnown() override;
   void OnInitializeFailed(std::string why) override;
   void OnBackendRejoined() override;
   void OnBackendDown(BackendExit exit) override;
@@ -164,6 +174,9 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void EndAsksOf(const std::string& call_id);
   // Tells the shared session what it does not know yet of what is wanted.
   void ApplyInterest();
+  // The same of a backend that says it in revision 2026-07-28.
+  void ListenModern();
+  void OnListenedAgain();
   void NoteInterest(const Call& call);
   void ApplyInterestLater();
   void SchedulePump();
@@ -171,6 +184,12 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void Start(const std::string& call_id);
   void OnReply(const std::string& call_id, McpReply reply);
   void TakeAnswer(Call& call, McpReply reply);
+  // mcp_seat_rounds.cc: a reply of such a backend, as the call's client understands it. False: it
+  // asks for input first, and the call goes on.
+  bool Translate(Call& call, McpReply& reply);
+  void AskForInput(Call& call, std::string_view result);
+  void TakeInput(const OpenAsk& open, bool is_error, const Payload& text);
+  void SendRound(Call& call);
   void TakeFailure(Call& call, McpReply reply);
   void OnRunBudgetSpent(const std::string& call_id);
   bool TellBackendOfCancel(const Call& call, std::string_view reason);
@@ -214,6 +233,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   std::unique_ptr<McpSession> session_;
   ClientSessions client_sessions_;
   CapabilityWatcher watcher_;
+  ModernListen listen_;
   SeatHealth health_;
 
   uint64_t incarnation_ = 0;

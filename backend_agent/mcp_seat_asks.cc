@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend_agent/mcp_seat.h"
+#include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
 #include "fmt/format.h"
@@ -56,6 +57,13 @@ void McpSeat::OnProgress(const std::string& key, uint64_t request, std::string r
 void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std::string method,
                                    std::string raw_params) {
   const bool is_log = method == "notifications/message";
+  if (key.empty() && listen_.Is(request)) {
+    listen_.OnHeard();
+    if (const auto meta = core::FindMember(raw_params, "_meta")) {
+      raw_params = core::SetMember(raw_params, "_meta",
+                                   core::RemoveMember(*meta, core::kMetaSubscriptionId));
+    }
+  }
   if (method == "notifications/cancelled") return TakeAskBack(key, raw_params);
   const Call* call = nullptr;
   const bool of_everybody = ConcernsEverybody(method);
@@ -115,7 +123,7 @@ void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::str
                                method)));
   }
   const uint64_t ask = next_ask_++;
-  asks_[ask] = {call->spec.call_id, key, std::move(raw_id)};
+  asks_[ask] = {call->spec.call_id, key, std::move(raw_id), {}};
   Tell([this, ask, call_id = call->spec.call_id, method = std::move(method),
         params = std::move(raw_params)]() mutable {
     if (asks_.contains(ask)) observer_.OnAsk(call_id, ask, std::move(method), std::move(params));
@@ -126,6 +134,7 @@ void McpSeat::Answer(uint64_t ask, bool is_error, Payload text) {
   auto node = asks_.extract(ask);
   if (node.empty()) return;
   const OpenAsk& open = node.mapped();
+  if (!open.key.empty()) return TakeInput(open, is_error, text);
   McpSession* session = open.session.empty() ? session_.get() : client_sessions_.Find(open.session);
   if (session != nullptr) session->Respond(open.raw_id, is_error, text.view());
 }
@@ -147,10 +156,11 @@ void McpSeat::EndAsksOf(const std::string& call_id) {
 void McpSeat::SetInterest(const v1::Interest& interest) {
   interest_ = interest;
   ApplyInterest();
+  ListenModern();
 }
 
 void McpSeat::ApplyInterest() {
-  if (session_ == nullptr || !session_->ready()) return;
+  if (session_ == nullptr || !session_->ready() || session_->modern_only()) return;
   const std::string& capabilities = session_->server().capabilities;
   // `on_reply` learns whether the backend has answered.
   auto ask = [this](std::string method, std::string_view key, const std::string& value,
@@ -194,6 +204,31 @@ void McpSeat::ApplyInterest() {
       if (!answered) subscribed_.insert(uri);
     });
     it = subscribed_.erase(it);
+  }
+}
+
+// Over one pipe the session says it all.
+void McpSeat::ListenModern() {
+  const bool by_session = session_ == nullptr || !session_->modern_only();
+  if (session_ == nullptr || !session_->modern() ||
+      (by_session && !session_->backend().ends_unanswered_exchanges())) {
+    return listen_.Stop();
+  }
+  listen_.Listen(*session_, {interest_.resource_uris().begin(), interest_.resource_uris().end()});
+}
+
+void McpSeat::OnListenedAgain() {
+  watcher_.OnListChanged();
+  const auto notice = [this](std::string method, std::string params) {
+    Tell([this, method = std::move(method), params = std::move(params)] {
+      seats_.OnNotice(description_.seat_id, method, params);
+    });
+  };
+  for (const char* list : {"tools", "prompts", "resources"}) {
+    notice(fmt::format("notifications/{}/list_changed", list), "");
+  }
+  for (const std::string& uri : interest_.resource_uris()) {
+    notice("notifications/resources/updated", core::JsonObject().String("uri", uri).Take());
   }
 }
 

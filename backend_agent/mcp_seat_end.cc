@@ -24,6 +24,10 @@ void McpSeat::OnReply(const std::string& id, McpReply reply) {
 void McpSeat::TakeAnswer(Call& call, McpReply reply) {
   const std::string call_id = call.spec.call_id;
   probe_misses_ = 0;
+  if (!call.spec.modern && session_ != nullptr && session_->modern_only() &&
+      !Translate(call, reply)) {
+    return;
+  }
   const bool is_result = reply.kind == McpReply::Kind::kResult;
   CallEnd end =
       MakeEnd(is_result ? v1::RESULT : v1::RPC_ERROR, v1::REASON_UNSPECIFIED, v1::FINISHED);
@@ -35,6 +39,8 @@ void McpSeat::TakeAnswer(Call& call, McpReply reply) {
     lists_changed = call.lists_changed ||
                     ChangesLists(core::FindString(call.spec.params.view(), "name").value_or(""));
     end.facts.set_list_changed_hint(lists_changed);
+  } else if (is_result && call.spec.modern) {
+    *end.facts.mutable_era_fields() = FindFacts(end.body.view()).era_fields();
   }
   end.facts.set_size(end.body.size());
   if (lists_changed && call.told) watcher_.OnListChanged();

@@ -29,7 +29,8 @@ McpSeat::McpSeat(core::EventLoop& loop, core::Random& random, Spool& spool, Call
       limits_(limits),
       queue_(limits.queue),
       client_sessions_(loop, random, *this, limits.session, limits.client_sessions),
-      watcher_(loop, random, spool, limits.watcher, [this] { SeatChanged(); }) {
+      watcher_(loop, random, spool, limits.watcher, [this] { SeatChanged(); }),
+      listen_(loop, random, [this] { OnListenedAgain(); }) {
   queue_.SetOpen(false);
   BeginSession(std::move(backend));
   ScheduleProbe();
@@ -50,6 +51,7 @@ void McpSeat::BeginSession(std::unique_ptr<Backend> backend) {
   session_ = std::make_unique<McpSession>(loop_, random_, std::move(backend),
                                           static_cast<McpSession::Events*>(this), limits_.session,
                                           std::move(client));
+  session_->AskEra();
   session_->Start();
 }
 
@@ -57,6 +59,7 @@ void McpSeat::ReplaceBackend(std::unique_ptr<Backend> backend, SeatDescription d
   auto alive = lifetime_.Watch();
   if (session_ != nullptr) {
     watcher_.Detach();
+    listen_.Stop();
     const bool was_over = process_over_;
     auto old = std::move(session_);
     BackendExit exit;
@@ -144,6 +147,11 @@ void McpSeat::OnSessionReady() {
   if (std::exchange(was_ready_, true)) OnBackendRejoined();
 }
 
+void McpSeat::OnEraKnown() {
+  SeatChanged();
+  ListenModern();
+}
+
 void McpSeat::OnInitializeFailed(std::string why) {
   constexpr size_t kReasonMax = 512;
   if (why.size() > kReasonMax) why.resize(kReasonMax);
@@ -163,11 +171,13 @@ void McpSeat::OnBackendDown(BackendExit exit) {
   auto alive = lifetime_.Watch();
   queue_.SetOpen(false);
   watcher_.Detach();
+  listen_.Stop();
   busy_probe_ = 0;
   if (exit.process_ended) process_over_ = true;
   std::vector<std::string> failing;
   for (const auto& [call_id, call] : calls_) {
-    const bool runs_elsewhere = call.phase == Phase::kRunning && !call.session.empty();
+    const bool runs_elsewhere =
+        call.phase == Phase::kRunning && (!call.session.empty() || call.round.open > 0);
     if (call.phase == Phase::kFailing || runs_elsewhere) failing.push_back(call_id);
   }
   client_sessions_.Clear();
@@ -300,6 +310,7 @@ v1::SeatState McpSeat::State() const {
   if (session_ != nullptr) {
     if (!process_over_) state.set_pid(session_->backend().pid());
     state.set_capabilities(session_->server().capabilities);
+    state.set_modern_capabilities(session_->modern_capabilities());
     state.set_server_info(session_->server().server_info);
     state.set_instructions(session_->server().instructions);
   }

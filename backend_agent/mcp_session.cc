@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 #include "core/mcp/versions.h"
 #include "core/runtime/planted_bug.h"
@@ -14,6 +15,32 @@
 namespace callboard::agent {
 
 namespace {
+
+const std::string_view kModernRevision = core::RevisionName(core::McpRevision::k2026_07_28);
+
+std::string ClientInfoOf(const ClientDescription& client) {
+  if (core::IsObject(client.client_info)) return client.client_info;
+  return core::JsonObject()
+      .String("name", "callboard-agent")
+      .String("version", CALLBOARD_VERSION)
+      .Take();
+}
+
+// As a DiscoverResult has them, of a server that speaks that revision; else empty.
+std::string ModernCapabilities(const McpReply& reply) {
+  if (reply.kind != McpReply::Kind::kResult) return {};
+  const std::string_view result = reply.body.view();
+  bool listed = false;
+  if (const auto versions = core::FindMember(result, "supportedVersions")) {
+    (void)core::ForEachElement(*versions, [&](std::string_view version) {
+      listed = core::DecodeString(version) == kModernRevision;
+      return !listed;
+    });
+  }
+  const auto capabilities = core::FindMember(result, "capabilities");
+  return listed && capabilities && core::IsObject(*capabilities) ? std::string(*capabilities)
+                                                                 : std::string();
+}
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
   uint64_t value = 0;
@@ -26,6 +53,12 @@ std::optional<uint64_t> ParseNumber(std::string_view text) {
 std::optional<uint64_t> ParseToken(std::string_view raw) {
   if (core::IsString(raw) && raw.size() >= 2) raw = raw.substr(1, raw.size() - 2);
   return ParseNumber(raw);
+}
+
+// What transports with headers repeat of a request's params.
+std::string NamedIn(std::string_view method, std::string_view params) {
+  const std::string_view member = core::MemberOfMcpName(method);
+  return member.empty() ? std::string() : core::FindString(params, member).value_or("");
 }
 
 std::string RemoveProgressToken(std::string_view params) {
@@ -64,11 +97,13 @@ McpSession::McpSession(core::EventLoop& loop, core::Random& random,
 McpSession::~McpSession() = default;
 
 uint64_t McpSession::Request(std::string method, Payload params, bool wants_progress,
-                             ReplyCallback callback, core::TraceContext trace) {
+                             ReplyCallback callback, core::TraceContext trace,
+                             std::optional<ClientDescription> modern) {
   return Add({.method = std::move(method),
               .params = std::move(params),
               .wants_progress = wants_progress,
               .trace = std::move(trace),
+              .modern = std::move(modern),
               .callback = std::move(callback)});
 }
 
@@ -100,6 +135,15 @@ uint64_t McpSession::Add(Pending pending) {
 
 std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
   std::string_view params = pending.params.view();
+  std::string enveloped;
+  if (pending.modern) {
+    const std::string info = ClientInfoOf(*pending.modern);
+    enveloped = core::AddEnvelope(params, kModernRevision,
+                                  {.capabilities = pending.modern->capabilities,
+                                   .client_info = info,
+                                   .log_level = pending.modern->log_level});
+    params = enveloped;
+  }
   std::string traced;
   if (!pending.trace.empty()) {
     traced = AddTrace(params, pending.trace);
@@ -120,7 +164,13 @@ std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
 void McpSession::SendPending(uint64_t id, Pending& pending) {
   pending.sent = true;
   pending.epoch = epoch_;
-  pending.exchange = backend_->Send(id, Compose(id, pending), !pending.notification, pending.trace);
+  if (modern_only_ && !pending.notification && !pending.modern) pending.modern.emplace();
+  std::string text = Compose(id, pending);
+  pending.exchange =
+      pending.modern
+          ? backend_->SendModern(id, std::move(text), pending.method,
+                                 NamedIn(pending.method, pending.params.view()), pending.trace)
+          : backend_->Send(id, std::move(text), !pending.notification, pending.trace);
 }
 
 void McpSession::SendAside(std::string text) {
@@ -140,6 +190,16 @@ bool McpSession::CancelRequest(uint64_t request, std::string_view reason) {
   if (!at->second.sent) {
     pending_.erase(at);
     return false;
+  }
+  if (at->second.modern && backend_->ends_unanswered_exchanges()) {
+    // Who hangs up has cancelled; whether the backend stops at it nobody says.
+    at->second.exchange.reset();
+    loop_.Post(lifetime_.Wrap([this, request] {
+      auto node = pending_.extract(request);
+      if (node.empty()) return;
+      node.mapped().callback({.status = absl::AbortedError("cancelled"), .reached = true});
+    }));
+    return true;
   }
   if (state_ != State::kDown && !at->second.notification) {
     const std::string raw_id = fmt::format("{}", request);
@@ -173,6 +233,9 @@ void McpSession::OnDown(BackendExit exit) {
   timer_.Cancel();
   initialize_id_ = 0;
   initialized_id_ = 0;
+  modern_capabilities_.clear();
+  modern_only_ = false;
+  discover_timer_.Cancel();
   finishing_.clear();
   auto alive = lifetime_.Watch();
   auto orphans = std::exchange(pending_, {});
@@ -196,17 +259,13 @@ void McpSession::Initialize() {
   state_ = State::kInitializing;
   ++epoch_;
   backend_->SetRevision("");
+  modern_only_ = false;
   initialized_id_ = 0;
   const std::string params =
       core::JsonObject()
           .String("protocolVersion", core::RevisionName(core::kNewestLegacyRevision))
           .Raw("capabilities", core::IsObject(client_.capabilities) ? client_.capabilities : "{}")
-          .Raw("clientInfo", core::IsObject(client_.client_info)
-                                 ? client_.client_info
-                                 : core::JsonObject()
-                                       .String("name", "callboard-agent")
-                                       .String("version", CALLBOARD_VERSION)
-                                       .Take())
+          .Raw("clientInfo", ClientInfoOf(client_))
           .Take();
   initialize_id_ = next_id_++;
   Pending& pending =
@@ -240,10 +299,11 @@ void McpSession::OnInitializeReply(McpReply reply) {
   initialize_id_ = 0;
   if (state_ != State::kInitializing) return;
   if (reply.kind != McpReply::Kind::kResult) {
-    RetryInitialize(fmt::format("initialize failed: {}", reply.kind == McpReply::Kind::kError
-                                                             ? reply.body.view()
-                                                             : core::Message(reply.status)));
-    return;
+    const bool refused = reply.kind == McpReply::Kind::kError;
+    std::string why = fmt::format("initialize failed: {}",
+                                  refused ? reply.body.view() : core::Message(reply.status));
+    if (refused && asks_era_ && backend_->may_be_modern()) return DiscoverAlone(std::move(why));
+    return RetryInitialize(std::move(why));
   }
   backoff_.Reset();
   server_ = {};
@@ -276,7 +336,57 @@ void McpSession::BecomeReady() {
   for (auto& [id, pending] : pending_) {
     if (!pending.sent) SendPending(id, pending);
   }
+  if (asks_era_ && !modern_only_ && backend_->may_be_modern()) Discover();
   events_->OnSessionReady();
+}
+
+void McpSession::DiscoverAlone(std::string why) {
+  initialize_id_ = next_id_++;
+  Pending& pending =
+      pending_
+          .emplace(initialize_id_,
+                   Pending{.method = "server/discover",
+                           .modern = ClientDescription(),
+                           .sent_again = true,
+                           .callback = [this, why = std::move(why)](
+                                           const McpReply& reply) { BeginAlone(reply, why); }})
+          .first->second;
+  SendPending(initialize_id_, pending);
+}
+
+void McpSession::BeginAlone(const McpReply& reply, std::string why) {
+  initialize_id_ = 0;
+  if (state_ != State::kInitializing) return;
+  modern_capabilities_ = ModernCapabilities(reply);
+  if (modern_capabilities_.empty()) return RetryInitialize(std::move(why));
+  backoff_.Reset();
+  modern_only_ = true;
+  const std::string_view result = reply.body.view();
+  server_ = {.revision = std::string(kModernRevision),
+             .capabilities = modern_capabilities_,
+             .server_info =
+                 std::string(core::FindPath(result, {"_meta", core::kMetaServerInfo}).value_or("")),
+             .instructions = core::FindString(result, "instructions").value_or("")};
+  backend_->SetRevision(kModernRevision);
+  const auto alive = lifetime_.Watch();
+  BecomeReady();
+  if (!alive.expired()) events_->OnEraKnown();
+}
+
+// After initialize: there are servers that end at anything else before it.
+void McpSession::Discover() {
+  pending_.erase(discover_id_);
+  discover_id_ = Request(
+      "server/discover", Payload(), false, [this](const McpReply& reply) { OnDiscovered(reply); },
+      {}, ClientDescription());
+  discover_timer_ = loop_.After(limits_.discover_timeout, [this] { Forget(discover_id_); });
+}
+
+void McpSession::OnDiscovered(const McpReply& reply) {
+  discover_timer_.Cancel();
+  const bool was_modern = modern();
+  modern_capabilities_ = ModernCapabilities(reply);
+  if (was_modern || modern()) events_->OnEraKnown();
 }
 
 // ---- messages ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,8 @@ struct SessionLimits {
   absl::Duration retry_max = absl::Seconds(10);
   // For the backend to take notifications/initialized before requests are sent.
   absl::Duration initialized_wait = absl::Seconds(1);
+  // For the answer to server/discover; a backend that gives none speaks earlier revisions only.
+  absl::Duration discover_timeout = absl::Seconds(10);
   // Exchanges that have had their response and not yet their end; the oldest is given up beyond.
   size_t finishing_max = 64;
 };
@@ -49,10 +52,12 @@ struct ServerDescription {
   std::string instructions;  // decoded text
 };
 
-// What initialize says of the client; raw JSON. Empty: the agent itself, with no capabilities.
+// What initialize says of the client, or the envelope of a modern request; raw JSON. Empty: the
+// agent itself, with no capabilities.
 struct ClientDescription {
   std::string capabilities;
   std::string client_info;
+  std::string log_level;  // of an envelope; empty: none
 };
 
 // Owns the backend; owned by a McpSeat or by its ClientSessions. Loop thread only. Requests before
@@ -69,6 +74,8 @@ class McpSession final : private Backend::Events {
     virtual void OnBackendUp() = 0;
     // initialize is done, also again after the backend had forgotten the session.
     virtual void OnSessionReady() = 0;
+    // modern() has changed, after AskEra().
+    virtual void OnEraKnown() {}
     // initialize has failed, and why; it is tried again.
     virtual void OnInitializeFailed(std::string why) = 0;
     // What the backend said by itself may have been lost for a while.
@@ -94,10 +101,21 @@ class McpSession final : private Backend::Events {
   // Of a backend that is there: requests wait for it, for initialize_timeout at most.
   void StartUp();
 
+  // From now on each new session asks the backend whether it speaks revision 2026-07-28, too.
+  void AskEra() { asks_era_ = true; }
+  // It does: requests may go in that revision, beside the session.
+  bool modern() const { return !modern_capabilities_.empty(); }
+  // It refuses initialize and speaks that revision alone: every request goes in it.
+  bool modern_only() const { return modern_only_; }
+  // As server/discover told; raw JSON.
+  const std::string& modern_capabilities() const { return modern_capabilities_; }
+
   // The reply's number is the wire id. `params` is a raw object or empty. `trace` goes with it in
-  // `_meta`, unless the params have a sound one of their own, and in the transport's headers.
+  // `_meta`, unless the params have a sound one of their own, and in the transport's headers. With
+  // `modern` it is a request of revision 2026-07-28 of that client.
   uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback,
-                   core::TraceContext trace = {});
+                   core::TraceContext trace = {},
+                   std::optional<ClientDescription> modern = std::nullopt);
   // The reply comes when the backend has taken it: kResult with an empty body.
   uint64_t Notify(std::string method, Payload params, ReplyCallback callback);
   // Tells the backend that the answer to `request` is not wanted. False: it had not been sent, and
@@ -126,6 +144,7 @@ class McpSession final : private Backend::Events {
     bool notification = false;
     bool wants_progress = false;
     core::TraceContext trace;
+    std::optional<ClientDescription> modern;
     bool sent = false;
     bool sent_again = false;
     uint64_t epoch = 0;  // of the session it was sent in
@@ -149,6 +168,11 @@ class McpSession final : private Backend::Events {
   void OnInitializeReply(McpReply reply);
   void RetryInitialize(std::string why);
   void BecomeReady();
+  void Discover();
+  void OnDiscovered(const McpReply& reply);
+  // In place of initialize, which was refused.
+  void DiscoverAlone(std::string why);
+  void BeginAlone(const McpReply& reply, std::string why);
   void TakeMessage(const Payload& whole, std::string_view text, uint64_t exchange);
   void TakeResponse(const Payload& whole, const core::JsonRpcMessage& message);
   void TakeNotification(const core::JsonRpcMessage& message, uint64_t exchange);
@@ -168,6 +192,11 @@ class McpSession final : private Backend::Events {
   uint64_t initialize_id_ = 0;
   uint64_t initialized_id_ = 0;
   ServerDescription server_;
+  bool asks_era_ = false;
+  std::string modern_capabilities_;
+  bool modern_only_ = false;
+  uint64_t discover_id_ = 0;
+  core::Timer discover_timer_;
   std::map<uint64_t, Pending> pending_;
   // Exchanges whose response has come or that expect none.
   std::map<uint64_t, std::unique_ptr<BackendExchange>> finishing_;

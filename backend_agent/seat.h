@@ -37,9 +37,11 @@ struct CallSpec {
   core::TraceContext trace;
   // Calls with one key share one MCP session at the backend; empty: the one of all others.
   std::string backend_session;
-  // Of the client, raw JSON, for a session of its own.
+  // Of the client, raw JSON: for a session of its own, and for backends of the 2026-07-28 era.
   std::string client_capabilities;
   std::string client_info;
+  std::string log_level;
+  bool modern = false;  // the client speaks that era
 };
 
 // How a call ended at the seat.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "backend_agent/backends/http_backend_exchange.h"
+#include "core/mcp/mirror_header.h"
+#include "core/mcp/versions.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
 
@@ -46,11 +48,28 @@ void HttpBackend::Start(Events* events) {
 std::unique_ptr<BackendExchange> HttpBackend::Send(uint64_t id, std::string text,
                                                    bool expects_reply,
                                                    const core::TraceContext& trace) {
+  return Post(std::make_unique<Exchange>(this, id, std::move(text), expects_reply, trace), id);
+}
+
+std::unique_ptr<BackendExchange> HttpBackend::SendModern(uint64_t id, std::string text,
+                                                         std::string_view method,
+                                                         std::string_view named,
+                                                         const core::TraceContext& trace) {
+  net::HeaderList headers = {
+      {"MCP-Protocol-Version", std::string(core::RevisionName(core::McpRevision::k2026_07_28))},
+      {"Mcp-Method", core::EncodeMirrorHeader(method)}};
+  if (!named.empty()) headers.emplace_back("Mcp-Name", core::EncodeMirrorHeader(named));
+  return Post(
+      std::make_unique<Exchange>(this, id, std::move(text), true, trace, std::move(headers)), id);
+}
+
+std::unique_ptr<BackendExchange> HttpBackend::Post(std::unique_ptr<Exchange> exchange,
+                                                   uint64_t id) {
   if (!up_) {
+    exchange->Drop();
     PostEnd(id, absl::UnavailableError("the endpoint is not there"), false);
     return nullptr;
   }
-  auto exchange = std::make_unique<Exchange>(this, id, std::move(text), expects_reply, trace);
   exchanges_[id] = exchange.get();
   exchange->Post();
   return exchange;

@@ -55,6 +55,10 @@ class HttpBackend final : public Backend {
   void Start(Events* events) override;
   std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                         const core::TraceContext& trace) override;
+  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
+                                              std::string_view method, std::string_view named,
+                                              const core::TraceContext& trace) override;
+  bool may_be_modern() const override { return true; }
   void SetRevision(std::string_view revision) override;
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;
@@ -73,6 +77,7 @@ class HttpBackend final : public Backend {
  private:
   class Exchange;
 
+  std::unique_ptr<BackendExchange> Post(std::unique_ptr<Exchange> exchange, uint64_t id);
   net::HeaderList MessageHeaders() const;
   void OnNotificationTaken();
   void OnListenLost(const absl::Status& status);

@@ -26,12 +26,14 @@ absl::Status TooLarge(uint64_t size, uint64_t limit) {
 }  // namespace
 
 HttpBackend::Exchange::Exchange(HttpBackend* backend, uint64_t id, std::string text,
-                                bool expects_reply, core::TraceContext trace)
+                                bool expects_reply, core::TraceContext trace,
+                                net::HeaderList modern_headers)
     : backend_(backend),
       id_(id),
       expects_reply_(expects_reply),
       text_(std::move(text)),
       trace_(std::move(trace)),
+      modern_headers_(std::move(modern_headers)),
       body_(backend->spool_, backend->config_.result_bytes_max) {}
 
 HttpBackend::Exchange::~Exchange() {
@@ -39,9 +41,9 @@ HttpBackend::Exchange::~Exchange() {
 }
 
 void HttpBackend::Exchange::Post() {
-  had_session_ = !backend_->session_.empty();
-  had_revision_ = !backend_->revision_.empty();
-  net::HeaderList headers = backend_->MessageHeaders();
+  had_session_ = !modern() && !backend_->session_.empty();
+  had_revision_ = !modern() && !backend_->revision_.empty();
+  net::HeaderList headers = modern() ? modern_headers_ : backend_->MessageHeaders();
   headers.emplace_back("Content-Type", "application/json");
   headers.emplace_back("Accept", "application/json, text/event-stream");
   AddTraceHeaders(trace_, &headers);
@@ -66,7 +68,7 @@ void HttpBackend::Exchange::OnHead(net::HttpResponseHead head) {
   }
   if (status_ / 100 != 3) text_ = std::string();
   const std::string* session = head.Header("mcp-session-id");
-  if (session != nullptr && status_ < 300 && !resuming_) backend_->session_ = *session;
+  if (session != nullptr && status_ < 300 && !resuming_ && !modern()) backend_->session_ = *session;
   const std::string* type = head.Header("content-type");
   const uint64_t limit = backend_->config_.result_bytes_max;
   if (type != nullptr && type->starts_with("text/event-stream") && status_ < 300) {
@@ -160,7 +162,7 @@ absl::Status HttpBackend::Exchange::Judge() {
   }
   // Nobody who speaks Streamable HTTP answers initialize like that: maybe HTTP+SSE of 2024-11-05.
   const bool no_streamable_http =
-      !had_revision_ && (status_ == 400 || status_ == 404 || status_ == 405);
+      !modern() && !had_revision_ && (status_ == 400 || status_ == 404 || status_ == 405);
   return core::MakeError(
       no_streamable_http ? absl::StatusCode::kUnimplemented : absl::StatusCode::kInternal,
       fmt::format("the backend answered HTTP {} {}: {}", status_, net::HttpReason(status_),
@@ -191,7 +193,7 @@ absl::Status HttpBackend::Exchange::JudgeRedirect() {
 // ---- resuming ---------------------------------------------------------------------------------
 
 bool HttpBackend::Exchange::CanResume() const {
-  return expects_reply_ && !answered_ && !last_id_.empty() && backend_->up_ &&
+  return expects_reply_ && !modern() && !answered_ && !last_id_.empty() && backend_->up_ &&
          resumes_ < backend_->config_.resumes_max;
 }
 

@@ -19,7 +19,7 @@ namespace callboard::agent {
 class HttpBackend::Exchange final : public BackendExchange, public net::HttpResponseSink {
  public:
   Exchange(HttpBackend* backend, uint64_t id, std::string text, bool expects_reply,
-           core::TraceContext trace);
+           core::TraceContext trace, net::HeaderList modern_headers = {});
   ~Exchange() override;
 
   void Post();
@@ -33,6 +33,7 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   void OnEnd(absl::Status status, bool reached) override;
 
  private:
+  bool modern() const { return !modern_headers_.empty(); }
   // What a complete reply that is no event stream means; hands on its message.
   absl::Status Judge();
   absl::Status JudgeRedirect();
@@ -51,6 +52,7 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   const bool expects_reply_;
   std::string text_;  // until an answer begins
   const core::TraceContext trace_;
+  const net::HeaderList modern_headers_;  // of a request that belongs to no session; else empty
   bool had_session_ = false;
   bool had_revision_ = false;
   bool sending_ = false;

@@ -53,6 +53,7 @@ class StdioBackend final : public Backend {
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;
   bool ends_unanswered_exchanges() const override { return false; }
+  bool may_be_modern() const override { return true; }
   std::string description() const override;
   int64_t pid() const override { return child_ == nullptr ? 0 : child_->pid(); }
 

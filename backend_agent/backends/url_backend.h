@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
@@ -28,6 +29,12 @@ class UrlBackend final : public Backend, private Backend::Events {
   void Start(Backend::Events* events) override;
   std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                         const core::TraceContext& trace) override;
+  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
+                                              std::string_view method, std::string_view named,
+                                              const core::TraceContext& trace) override {
+    return carrier_->SendModern(id, std::move(text), method, named, trace);
+  }
+  bool may_be_modern() const override { return carrier_->may_be_modern(); }
   void SetRevision(std::string_view revision) override { carrier_->SetRevision(revision); }
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;
   void Stop(absl::AnyInvocable<void()> done) override;

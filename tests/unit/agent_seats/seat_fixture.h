@@ -61,6 +61,7 @@ class PlayedBackend final : public Backend {
     loop_.Post([this, callback = std::move(callback)]() mutable { callback(probe_answer); });
   }
   bool ends_unanswered_exchanges() const override { return ends_unanswered; }
+  bool may_be_modern() const override { return asked_for_its_era; }
   std::unique_ptr<Backend> OpenAnother() override {
     if (!has_sessions) return nullptr;
     auto another = std::make_unique<PlayedBackend>(loop_);
@@ -134,6 +135,7 @@ class PlayedBackend final : public Backend {
   bool answers_list = true;
   bool probe_answer = true;
   bool ends_unanswered = true;
+  bool asked_for_its_era = false;
   int64_t process = 4711;
 
  private:

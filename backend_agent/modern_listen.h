@@ -1,0 +1,48 @@
+// subscriptions/listen at a backend of revision 2026-07-28: what it says by itself outside the
+// session that initialize opened.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "backend_agent/mcp_session.h"
+#include "core/runtime/backoff.h"
+#include "core/runtime/event_loop.h"
+#include "core/runtime/random.h"
+
+namespace callboard::agent {
+
+// One request that stays open for as long as it is wanted, and is made again, with backoff, when it
+// ends. What it carries comes as notifications of the session. Loop thread; owned by a McpSeat.
+class ModernListen {
+ public:
+  // `on_again` runs when it is made anew after a loss: what was said meanwhile is lost.
+  ModernListen(core::EventLoop& loop, core::Random& random, std::function<void()> on_again)
+      : loop_(loop),
+        backoff_(absl::Milliseconds(500), absl::Seconds(30), random),
+        on_again_(std::move(on_again)) {}
+
+  // Lists and these resources, from now on. `session` lives until Stop().
+  void Listen(McpSession& session, std::set<std::string> uris);
+  void Stop();
+
+  // It was heard: the next wait is a short one.
+  void OnHeard() { backoff_.Reset(); }
+  bool Is(uint64_t request) const { return request_ != 0 && request == request_; }
+
+ private:
+  void Ask();
+  void OnEnd();
+
+  core::EventLoop& loop_;
+  core::Backoff backoff_;
+  std::function<void()> on_again_;
+  McpSession* session_ = nullptr;
+  std::set<std::string> uris_;
+  uint64_t request_ = 0;
+  core::Timer again_;
+};
+
+}  // namespace callboard::agent
