@@ -62,6 +62,7 @@ absl::Status ReadBridgeSettings(core::Settings& settings, BridgeSettings* out) {
   const HeartbeatSettings beat = ReadHeartbeat(settings);
   settings.Read("bridge.open_stream_after", &config.open_stream_after);
   settings.Read("bridge.retry", &config.retry);
+  settings.Read("bridge.modern", &config.modern);
   settings.Read("bridge.drain", &out->drain);
   settings.Read("bridge.stream_life", &config.stream_life_max);
   settings.Read("bridge.slow_reader", &config.slow_reader);

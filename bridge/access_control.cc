@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "bridge/agent_status.h"
+#include "core/mcp/mirror_header.h"
 #include "core/runtime/strings.h"
 #include "net/authority.h"
 
@@ -81,12 +83,22 @@ net::HeaderList AccessControl::CorsHeaders(const net::HttpRequest& request) {
           {"Vary", "Origin"}};
 }
 
-net::HeaderList AccessControl::PreflightHeaders(std::string_view methods) {
+net::HeaderList AccessControl::PreflightHeaders(std::string_view methods, std::string_view wanted) {
+  std::string allowed =
+      "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
+      "Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, traceparent, tracestate, "
+      "baggage, x-agent-status";
+  while (!wanted.empty()) {
+    const std::string name = Lower(wanted.substr(0, wanted.find(',')));
+    const std::string_view bare = core::ToStd(absl::StripAsciiWhitespace(name));
+    if (bare.starts_with("mcp-param-") && core::IsHeaderToken(bare)) {
+      allowed.append(", ").append(bare);
+    }
+    wanted.remove_prefix(std::min(wanted.size(), wanted.find(',')));
+    wanted.remove_prefix(wanted.empty() ? 0 : 1);
+  }
   return {{"Access-Control-Allow-Methods", std::string(methods)},
-          {"Access-Control-Allow-Headers",
-           "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
-           "Mcp-Protocol-Version, Mcp-Session-Id, traceparent, tracestate, baggage, "
-           "x-agent-status"},
+          {"Access-Control-Allow-Headers", std::move(allowed)},
           {"Access-Control-Max-Age", "600"}};
 }
 

@@ -22,8 +22,9 @@ class AccessControl {
 
   // What an answer to an allowed page carries; empty for requests without Origin.
   static net::HeaderList CorsHeaders(const net::HttpRequest& request);
-  // What the answer to a preflight (OPTIONS) carries besides.
-  static net::HeaderList PreflightHeaders(std::string_view methods);
+  // What the answer to a preflight (OPTIONS) carries besides. `wanted`: the headers it asks for; of
+  // Mcp-Param-* all are allowed.
+  static net::HeaderList PreflightHeaders(std::string_view methods, std::string_view wanted);
 
  private:
   bool IsOwnHost(std::string_view host) const;

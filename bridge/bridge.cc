@@ -62,7 +62,9 @@ void Bridge::Handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder
   if (request.method == "OPTIONS") {
     net::HeaderList headers = {{"Allow", methods}};
     if (request.Header("Origin") != nullptr) {
-      for (auto& header : AccessControl::PreflightHeaders(methods)) {
+      const std::string* const wanted = request.Header("Access-Control-Request-Headers");
+      for (auto& header : AccessControl::PreflightHeaders(
+               methods, wanted == nullptr ? std::string_view() : std::string_view(*wanted))) {
         headers.push_back(std::move(header));
       }
     }

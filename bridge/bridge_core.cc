@@ -7,6 +7,7 @@ namespace callboard::bridge {
 
 bool StreamSlot::HasRoom(const BridgeCore& core, std::string_view session_id) {
   if (core.gauges.streams.open >= core.config.limits.streams_max) return false;
+  if (session_id.empty()) return true;
   const auto found = core.session_streams.find(session_id);
   return found == core.session_streams.end() ||
          found->second < core.config.limits.streams_per_session_max;

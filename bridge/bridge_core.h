@@ -43,7 +43,7 @@ struct BridgeCore {
   BridgeGauges gauges;
   const AccessControl access;
   SessionCache sessions;
-  core::StringMap<ToolList> tool_lists;     // by seat id
+  core::StringMap<ToolList> tool_lists;     // by seat id, or by what it was called
   core::StringMap<size_t> session_streams;  // open SSE answers by session id
   size_t probes = 0;                        // open ProbeExchanges
   bool draining = false;
@@ -54,8 +54,9 @@ struct BridgeCore {
 // Counts one SSE answer of a session for as long as it exists.
 class StreamSlot {
  public:
-  // Whether session and bridge may have one more stream. POSTs ask when they begin and take the
-  // slot when their stream opens, so the limits may be exceeded by the calls under way.
+  // Whether session (empty: there is none) and bridge may have one more stream. POSTs ask when they
+  // begin and take the slot when their stream opens, so the limits may be exceeded by the calls
+  // under way.
   static bool HasRoom(const BridgeCore& core, std::string_view session_id);
 
   StreamSlot() = default;

@@ -47,6 +47,10 @@ struct BridgeConfig {
   // Whole origins ("https://tools.studio.example") whose pages may call us.
   std::vector<std::string> allowed_origins;
 
+  // Serves revision 2026-07-28 beside those with sessions. If not, its requests get a plain 400, so
+  // that clients which know both fall back.
+  bool modern = false;
+
   // A stream that carried nothing for that long carries a comment; see HeartbeatFor().
   absl::Duration heartbeat = absl::Seconds(15);
   // A call that is not done by then gets an SSE stream.

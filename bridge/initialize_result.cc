@@ -15,6 +15,25 @@ constexpr std::string_view kToolsInstructions =
     "the same running application, and equal tools of two instances work in different scenes. The "
     "list changes when applications start and end.";
 
+// What a surface of our own says of itself.
+std::string OwnResult(const BridgeConfig& config, core::McpRevision revision,
+                      std::string_view capabilities, std::string_view instructions) {
+  return JsonObject()
+      .String("protocolVersion", core::RevisionName(revision))
+      .Raw("capabilities", capabilities)
+      .Raw("serverInfo", FacadeServerInfo(config))
+      .String("instructions", instructions)
+      .Take();
+}
+
+}  // namespace
+
+std::string_view FacadeCapabilities() { return R"({"tools":{"listChanged":false}})"; }
+
+std::string FacadeServerInfo(const BridgeConfig& config) {
+  return JsonObject().String("name", "callboard").String("version", config.version).Take();
+}
+
 std::string PassedCapabilities(std::string_view backend) {
   JsonObject passed;
   // Every seat has tools, and the bridge tells of changes whether or not the backend does.
@@ -28,41 +47,28 @@ std::string PassedCapabilities(std::string_view backend) {
   return passed.Take();
 }
 
-std::string OwnResult(const BridgeConfig& config, core::McpRevision revision, bool list_changes,
-                      std::string_view instructions) {
-  const std::string tools = JsonObject().Bool("listChanged", list_changes).Take();
+std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow& row) {
+  if (core::IsObject(row.server_info())) return row.server_info();
   return JsonObject()
-      .String("protocolVersion", core::RevisionName(revision))
-      .Raw("capabilities", JsonObject().Raw("tools", tools).Take())
-      .Raw("serverInfo",
-           JsonObject().String("name", "callboard").String("version", config.version).Take())
-      .String("instructions", instructions)
+      .String("name", row.name())
+      .String("version", row.version().empty() ? config.version : row.version())
       .Take();
 }
 
-}  // namespace
-
 std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
-  return OwnResult(config, revision, /*list_changes=*/false, FacadeInstructions());
+  return OwnResult(config, revision, FacadeCapabilities(), FacadeInstructions());
 }
 
 std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
-  return OwnResult(config, revision, /*list_changes=*/true, kToolsInstructions);
+  return OwnResult(config, revision, R"({"tools":{"listChanged":true}})", kToolsInstructions);
 }
 
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,
                                      const v1::InstanceRow& row) {
-  std::string info = row.server_info();
-  if (!core::IsObject(info)) {
-    info = JsonObject()
-               .String("name", row.name())
-               .String("version", row.version().empty() ? config.version : row.version())
-               .Take();
-  }
   JsonObject result;
   result.String("protocolVersion", core::RevisionName(revision))
       .Raw("capabilities", PassedCapabilities(row.capabilities()))
-      .Raw("serverInfo", info);
+      .Raw("serverInfo", InstanceServerInfo(config, row));
   if (!row.instructions().empty()) result.String("instructions", row.instructions());
   return result.Take();
 }

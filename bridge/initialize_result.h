@@ -1,5 +1,5 @@
-// The results of initialize: of the facade, of selected tools, of one instance passed through.
-// Pure.
+// What servers say of themselves, and the results of initialize: of the facade, of selected tools,
+// of one instance passed through. Pure.
 #pragma once
 
 #include <string>
@@ -19,5 +19,12 @@ std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision 
 // The backend's own capabilities as far as they are passed through, its name and instructions.
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,
                                      const v1::InstanceRow& row);
+
+// Raw JSON of the facade's capabilities and of who answers there; of an instance the backend's own,
+// as far as they are passed through.
+std::string_view FacadeCapabilities();
+std::string FacadeServerInfo(const BridgeConfig& config);
+std::string PassedCapabilities(std::string_view backend);
+std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow& row);
 
 }  // namespace callboard::bridge

@@ -16,7 +16,6 @@ namespace {
 
 using core::McpRevision;
 
-constexpr std::string_view kModernClaim = "io.modelcontextprotocol/protocolVersion";
 constexpr std::string_view kAskPrefix = "ask-";
 
 std::string ResponseHead(std::string_view raw_id, std::string_view member) {
@@ -89,12 +88,6 @@ bool IsServedRevision(std::string_view name) {
 }
 
 std::string_view ServedRevisions() { return "2025-03-26, 2025-06-18, 2025-11-25"; }
-
-bool ClaimsModernEra(std::string_view params) {
-  // The text search spares nearly every message the second look.
-  return params.find(kModernClaim) != std::string_view::npos &&
-         core::FindPath(params, {"_meta", kModernClaim}).has_value();
-}
 
 ParamsView SliceParams(std::string_view params) {
   ParamsView view;

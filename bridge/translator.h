@@ -21,9 +21,6 @@ bool IsServedRevision(std::string_view name);
 // The revisions we serve, for error messages.
 std::string_view ServedRevisions();
 
-// Whether a message says that it belongs to the sessionless era (2026-07-28 and later).
-bool ClaimsModernEra(std::string_view params);
-
 // The parts of `params` the bridge looks at, raw; empty views are absent members.
 struct ParamsView {
   std::string_view meta;

@@ -14,7 +14,9 @@
 #include "bridge/endpoints/selected_tools.h"
 #include "bridge/errors.h"
 #include "bridge/initialize_result.h"
+#include "bridge/modern_request.h"
 #include "bridge/translator.h"
+#include "core/mcp/envelope.h"
 
 namespace callboard::bridge {
 namespace {
@@ -23,8 +25,6 @@ using core::JsonRpcMessage;
 using Kind = core::JsonRpcMessage::Kind;
 
 constexpr std::string_view kSessionHeader = "Mcp-Session-Id";
-constexpr std::string_view kVersionHeader = "Mcp-Protocol-Version";
-constexpr std::string_view kFirstModernRevision = "2026-07-28";
 constexpr size_t kSessionIdBytesMax = 256;
 constexpr size_t kShownBytesMax = 100;
 constexpr size_t kInstancePrefixMin = 8;
@@ -33,12 +33,6 @@ constexpr uint32_t kInstancesNamed = 20;
 bool IsBatch(std::string_view body) {
   const size_t first = body.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && body[first] == '[';
-}
-
-// Dates compare as text.
-bool IsModernVersion(std::string_view version) {
-  return version.size() == kFirstModernRevision.size() && version >= kFirstModernRevision &&
-         version.front() == '2';
 }
 
 std::string ModernRefusal() {
@@ -54,11 +48,6 @@ bool IsCall(const JsonRpcMessage& message) {
 }
 
 }  // namespace
-
-std::string_view McpEndpoint::Visit::HeaderText(std::string_view name) const {
-  const std::string* const value = http.Header(name);
-  return value == nullptr ? std::string_view() : std::string_view(*value);
-}
 
 void McpEndpoint::Handle(Route route, net::HttpRequest request, HttpAnswer answer) {
   if (!core_.exchanges.has_room()) {
@@ -104,17 +93,37 @@ void McpEndpoint::Post(const VisitPtr& visit) {
   // Payloads travel as one line. In place, so that the views into the body hold.
   core::FlattenLines(visit->http.body.data(), visit->http.body.size());
   visit->message = *std::move(message);
-  const bool claims_modern = (IsCall(visit->message) && ClaimsModernEra(visit->message.params)) ||
-                             (IsModernVersion(visit->HeaderText(kVersionHeader)) &&
-                              visit->http.Header(kSessionHeader) == nullptr);
-  if (claims_modern) {
-    // Neither silence nor a code of the modern era: the client then falls back to initialize.
-    return answer.RpcError(400, visit->raw_id(), core::kInvalidRequest, ModernRefusal());
-  }
+  if (TakeModern(visit)) return;
   const bool initialize =
       visit->message.kind == Kind::kRequest && visit->message.method == "initialize";
   if (initialize) return Initialize(visit);
   WithSession(visit, [this, visit](const SessionInfo& session) { Serve(visit, session); });
+}
+
+bool McpEndpoint::TakeModern(const VisitPtr& visit) {
+  const JsonRpcMessage& message = visit->message;
+  const bool claims = IsCall(message) && core::FindModernClaim(message.params).has_value();
+  const bool header = IsModernVersion(visit->HeaderText(kVersionHeader));
+  // What a URL selects belongs to a session.
+  if (!core_.config.modern || !visit->tools.empty()) {
+    if (!claims && (!header || visit->http.Header(kSessionHeader) != nullptr)) return false;
+    // Neither silence nor a code of the modern era: the client then falls back to initialize.
+    visit->answer.RpcError(400, visit->raw_id(), core::kInvalidRequest, ModernRefusal());
+    return true;
+  }
+  if (!claims && !header) return false;
+  // Session headers are no evidence: a client may send one along that it has from elsewhere.
+  if (!IsCall(message)) {
+    visit->answer.RpcError(400, visit->raw_id(), core::kInvalidRequest,
+                           "MCP 2026-07-28 has no responses of clients");
+  } else if (!claims && message.kind == Kind::kRequest && message.method == "initialize") {
+    visit->answer.RpcError(400, visit->raw_id(), core::kHeaderMismatch,
+                           "initialize opens a session, MCP-Protocol-Version names a revision "
+                           "without sessions");
+  } else {
+    modern_.Post(visit);
+  }
+  return true;
 }
 
 void McpEndpoint::PostBatch(const VisitPtr& visit) {
@@ -127,7 +136,7 @@ void McpEndpoint::PostBatch(const VisitPtr& visit) {
   std::string_view problem;
   (void)core::ForEachElement(body, [&](std::string_view item) {
     auto message = core::ParseJsonRpc(item, /*validate=*/false);
-    if (message.ok() && IsCall(*message) && ClaimsModernEra(message->params)) {
+    if (message.ok() && IsCall(*message) && core::FindModernClaim(message->params)) {
       problem = "a batch cannot carry requests of 2026-07-28";
     } else if (message.ok() && message->method == "initialize") {
       problem = "initialize must not be part of a batch";
@@ -161,8 +170,7 @@ RequestSpec McpEndpoint::MakeSpec(const Visit& visit, const SessionInfo& session
                    .raw_id = std::string(raw_id),
                    .accepts_events = visit.accepts_events,
                    .status_wish = ParseStatusWish(visit.http.Header(kAgentStatus))};
-  spec.trace = core::CheckedTraceContext(
-      visit.HeaderText("traceparent"), visit.HeaderText("tracestate"), visit.HeaderText("baggage"));
+  spec.trace = visit.trace();
   spec.idempotency_key = visit.HeaderText("Idempotency-Key");
   return spec;
 }

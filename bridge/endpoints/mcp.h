@@ -1,4 +1,5 @@
-// MCP's Streamable HTTP on /mcp, /mcp?tools= and /mcp/{instance}, for the revisions with sessions.
+// MCP's Streamable HTTP on /mcp, /mcp?tools= and /mcp/{instance}: which era a request is of, and
+// the revisions with sessions.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,9 @@
 
 #include "absl/functional/any_invocable.h"
 #include "bridge/bridge_core.h"
+#include "bridge/endpoints/modern.h"
 #include "bridge/endpoints/request_server.h"
+#include "bridge/endpoints/visit.h"
 #include "bridge/http_answer.h"
 #include "bridge/routes.h"
 #include "bridge/session_cache.h"
@@ -20,30 +23,16 @@ namespace callboard::bridge {
 // the bridge; loop thread.
 class McpEndpoint {
  public:
-  explicit McpEndpoint(BridgeCore& core) : core_(core), requests_(core) {}
+  explicit McpEndpoint(BridgeCore& core) : core_(core), requests_(core), modern_(core, requests_) {}
 
   void Handle(Route route, net::HttpRequest request, HttpAnswer answer);
 
  private:
-  // One HTTP request; on the heap, as messages are views into its body.
-  struct Visit {
-    Route route;
-    net::HttpRequest http;
-    HttpAnswer answer;
-    // What the URL selects to be shown directly, in its one spelling; empty if it says nothing.
-    std::string tools;
-    bool accepts_events = true;
-    core::JsonRpcMessage message;
-    std::vector<absl::StatusOr<core::JsonRpcMessage>> batch;
-
-    // Of the request, for errors; empty if there is none.
-    std::string raw_id() const { return std::string(message.id); }
-    std::string_view HeaderText(std::string_view name) const;
-  };
-  using VisitPtr = std::shared_ptr<Visit>;
   using WithSessionFn = absl::AnyInvocable<void(const SessionInfo&)>;
 
   void Post(const VisitPtr& visit);
+  // Answers what belongs to the revisions without sessions; false: nothing says that it does.
+  bool TakeModern(const VisitPtr& visit);
   void PostBatch(const VisitPtr& visit);
   void Get(const VisitPtr& visit);
   // `wanted`: what kind of probe.
@@ -74,6 +63,7 @@ class McpEndpoint {
 
   BridgeCore& core_;
   RequestServer requests_;
+  ModernEndpoint modern_;
 };
 
 }  // namespace callboard::bridge

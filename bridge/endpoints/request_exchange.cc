@@ -8,6 +8,7 @@
 #include "bridge/errors.h"
 #include "bridge/facade/rendering.h"
 #include "bridge/lasting_listen.h"
+#include "bridge/modern_result.h"
 #include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
@@ -56,7 +57,18 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
       BecomeJob();
     });
   }
-  request.set_on_detach(v1::InvokeRequest::KEEP);
+  kept_ = !spec_.modern || may_become_job;
+  request.set_on_detach(kept_ ? v1::InvokeRequest::KEEP : v1::InvokeRequest::CANCEL);
+  if (spec_.modern) {
+    request.set_log_level(spec_.modern->client.log_level());
+    *request.mutable_client() = spec_.modern->client;
+    for (v1::ParamHeader& header : spec_.modern->param_headers) {
+      *request.add_param_headers() = std::move(header);
+    }
+    for (const auto& [member, raw] : spec_.modern->answers) {
+      request.set_params(core::SetMember(request.params(), member, raw));
+    }
+  }
   // Without a header the one of `_meta` stays.
   if (!spec_.trace.traceparent.empty()) {
     request.set_traceparent(spec_.trace.traceparent);
@@ -158,12 +170,15 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
         std::max(hard_wait_, core_.config.hard_wait + core::FromMillis(accepted.long_run_ms()));
     Heard();
   }
+  if (left_) return CancelLeft();
   if (accepted.has_id()) position_ = accepted.id();
-  // Without an id it only tells which call this is.
-  if (!sse_.open() && may_stream_ && accepted.has_id()) {
+  // Of a session: without an id it only tells which call this is.
+  if (!sse_.open() && may_stream_ && (accepted.has_id() || spec_.modern)) {
     slot_ = StreamSlot(core_, spec_.session_id);
     sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
-    if (core::HasPriming(spec_.revision)) {
+    if (spec_.modern) {
+      sse_.Comment("accepted");
+    } else if (core::HasPriming(spec_.revision)) {
       sse_.Prime(FormatEventId(accepted.id()));
     } else {
       // Headers alone leave some proxies silent.
@@ -179,7 +194,7 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
 void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
   if (id.stream() != 0) position_ = id;
   if (!sse_.open()) return AskNext();
-  sse_.Event(FormatEventId(id), text, Guard([this] { AskNext(); }));
+  sse_.Event(spec_.modern ? std::string() : FormatEventId(id), text, Guard([this] { AskNext(); }));
 }
 
 void RequestExchange::OnAsk(const v1::AskEvent& ask) {
@@ -267,10 +282,10 @@ void RequestExchange::Deliver(const v1::CallOutcome& outcome) {
   }
   ResponseText response = RenderOutcome(asked(), outcome);
   if (response.body_size == 0) return Answer(std::move(response.head));
-  StartBody(std::move(response));
+  StartBody(std::move(response), outcome.facts());
 }
 
-void RequestExchange::StartBody(ResponseText response) {
+void RequestExchange::StartBody(ResponseText response, const v1::OutcomeFacts& facts) {
   if (spec_.collect && response.body_size > core_.config.limits.batch_bytes_max) {
     return Answer(core::MakeErrorResponse(
         spec_.raw_id, core::kServerError,
@@ -280,13 +295,17 @@ void RequestExchange::StartBody(ResponseText response) {
   }
   body_.Start(response.body_size);
   tail_ = std::move(response.tail);
+  if (spec_.modern) {
+    members_ = ModernMembers(spec_.modern->method, facts);
+    if (!members_.empty()) members_.push_back(',');  // what is so large is not empty
+  }
   if (spec_.collect) {
     collected_ = std::move(response.head);
   } else if (sse_.open() || answer_.accepts_only_events()) {
     if (!sse_.open()) sse_.Start(StatusHeaders(ended_state_));
     sse_.BeginEvent(outcome_id_, response.head);
   } else {
-    answer_.StartJson(response.head.size() + response.body_size + tail_.size(),
+    answer_.StartJson(response.head.size() + members_.size() + response.body_size + tail_.size(),
                       StatusHeaders(ended_state_));
     answer_.responder().Write(std::move(response.head), nullptr);
   }
@@ -295,6 +314,7 @@ void RequestExchange::StartBody(ResponseText response) {
 
 void RequestExchange::OnChunk(v1::BodyChunk chunk) {
   if (!body_.Take(chunk)) return Break();
+  if (!members_.empty()) chunk.mutable_bytes()->insert(1, std::exchange(members_, {}));
   const bool more = body_.running();
   auto written = [this] { AskNext(); };
   if (spec_.collect) {
@@ -329,6 +349,13 @@ void RequestExchange::Answer(std::string text) {
     Finish();
     return collect(std::move(text));
   }
+  int http_status = 200;
+  if (spec_.modern) {
+    ModernResponse modern = ToModernResponse(
+        {spec_.modern->method, spec_.modern->named, spec_.modern->server_info}, text);
+    text = std::move(modern.text);
+    http_status = modern.http_status;
+  }
   if (sse_.open()) {
     sse_.Event(outcome_id_, text, nullptr);
     sse_.End();
@@ -337,8 +364,24 @@ void RequestExchange::Answer(std::string text) {
     if (ended_state_.empty() && spec_.status_wish != StatusWish::kNone) {
       ended_state_ = EndedAgentState(core::FindMember(text, "error") ? "refused" : "");
     }
-    answer_.Json(200, std::move(text), StatusHeaders(ended_state_));
+    answer_.Json(http_status, std::move(text), StatusHeaders(ended_state_));
   }
+  Finish();
+}
+
+void RequestExchange::OnPeerGone() {
+  if (spec_.modern && kept_) {
+    left_ = true;
+    if (call_id_.empty() && events_) return;  // for the answer, or for the id
+    if (!call_id_.empty()) return CancelLeft();
+  }
+  Finish();
+}
+
+void RequestExchange::CancelLeft() {
+  v1::CallRef call;
+  call.set_call_id(call_id_);
+  core_.client.CancelCall(std::move(call), [](const absl::StatusOr<v1::Call>&) {});
   Finish();
 }
 
@@ -367,7 +410,12 @@ void RequestExchange::AnswerCallGone() {
 
 void RequestExchange::AnswerFailure(const absl::Status& status, bool started) {
   if (status.code() == absl::StatusCode::kUnavailable && !spec_.collect && !sse_.open()) {
-    answer_.Failure(spec_.raw_id, status);
+    if (spec_.modern) {
+      answer_.RpcError(503, spec_.raw_id, core::kInternalError, core::Message(status),
+                       StatusData(status, /*started=*/false), RetryAfter());
+    } else {
+      answer_.Failure(spec_.raw_id, status);
+    }
     return Finish();
   }
   std::string data = StatusData(status, started);

@@ -1,10 +1,12 @@
-// One JSON-RPC request of a session: its call on the control plane and the one answer it gets.
+// One JSON-RPC request, of a session or of none: its call on the control plane and the one answer
+// it gets.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "bridge/agent_status.h"
@@ -17,6 +19,18 @@
 #include "core/telemetry/trace_context.h"
 
 namespace callboard::bridge {
+
+// What a request of revision 2026-07-28 is asked with besides: it has no session.
+struct ModernSpec {
+  std::string method;
+  std::string named;        // what its Mcp-Name says
+  std::string server_info;  // raw JSON of who answers, where that is not the backend; or empty
+  v1::ClientContext client;
+  std::vector<v1::ParamHeader> param_headers;
+  // Members of params beside name and arguments, raw, for the tool that a call of the facade means:
+  // the answers to what it had asked.
+  std::vector<std::pair<std::string, std::string>> answers;
+};
 
 // What a request is asked with and where its answer goes.
 struct RequestSpec {
@@ -32,6 +46,7 @@ struct RequestSpec {
   // Headers of the hop, mostly empty.
   core::TraceContext trace;
   std::string idempotency_key;
+  std::optional<ModernSpec> modern;
   // Set for an item of a batch: takes the response text; nothing goes to `answer`.
   absl::AnyInvocable<void(std::string)> collect;
 };
@@ -41,7 +56,8 @@ struct RequestSpec {
 // goes on (KEEP) and its stream can be resumed by GET; so does a call that is answered with a job.
 // When the control plane is lost after the
 // stream was accepted, the stream is listened to as soon as it is back, after the last id that was
-// written; else the answer says whether the call may have run. Owned by Exchanges; loop thread.
+// written; else the answer says whether the call may have run. Without a session (modern) nothing
+// is resumed: a client that hangs up has cancelled its call. Owned by Exchanges; loop thread.
 class RequestExchange final : public Exchange {
  public:
   RequestExchange(BridgeCore& core, RequestSpec spec);
@@ -75,6 +91,8 @@ class RequestExchange final : public Exchange {
  private:
   void OnHardTimer() override;
   void OnTick() override;
+  void OnPeerGone() override;
+  void CancelLeft();
 
   void OnEvent(absl::StatusOr<v1::InvokeEvent> event);
   void OnListenEvent(absl::StatusOr<v1::ListenEvent> event);
@@ -93,7 +111,7 @@ class RequestExchange final : public Exchange {
   void OnOutcome(v1::CallOutcome outcome);
   void Explain(v1::CallOutcome outcome);
   void Deliver(const v1::CallOutcome& outcome);
-  void StartBody(ResponseText response);
+  void StartBody(ResponseText response, const v1::OutcomeFacts& facts);
   void OnChunk(v1::BodyChunk chunk);
   void FinishBody();
   void OnBroken(const absl::Status& status);
@@ -122,6 +140,10 @@ class RequestExchange final : public Exchange {
   // The header x-agent-status of an answer that has no stream.
   std::string ended_state_;
   bool may_stream_ = false;
+  // Without a session: the control plane keeps the call when we leave, so that it can become a job.
+  bool kept_ = false;
+  bool left_ = false;    // by its client, before the call's id was known
+  std::string members_;  // to be added behind the first brace of the body
   std::string call_id_;
   core::Timer job_timer_;
   bool job_due_ = false;

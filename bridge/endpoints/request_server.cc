@@ -9,6 +9,19 @@
 #include "bridge/facade/tools.h"
 
 namespace callboard::bridge {
+namespace {
+
+v1::Target TargetOf(const SessionInfo& session) {
+  v1::Target target;
+  if (session.seat_id.empty()) {
+    target.set_instance(session.instance_name);
+  } else {
+    target.set_seat_id(session.seat_id);
+  }
+  return target;
+}
+
+}  // namespace
 
 std::optional<std::string> RequestServer::AnswerHere(const SessionInfo& session,
                                                      const core::JsonRpcMessage& request) const {
@@ -47,29 +60,31 @@ uint64_t RequestServer::Serve(const SessionInfo& session, const core::JsonRpcMes
   } else if (session.facade) {
     facade_.Call(exchange, request.params);
   } else if (request.method == "tools/list") {
-    ListTools(exchange, session.seat_id);
+    ListTools(exchange, TargetOf(session));
   } else {
     v1::InvokeRequest call;
-    call.mutable_target()->set_seat_id(session.seat_id);
+    *call.mutable_target() = TargetOf(session);
     call.set_method(request.method);
     call.set_params(std::string(request.params));
     if (core::IsObject(request.params)) ApplyMeta(SliceParams(request.params).meta, &call);
-    exchange.Invoke(std::move(call), session.seat_id, "");
+    exchange.Invoke(std::move(call),
+                    session.seat_id.empty() ? session.instance_name : session.seat_id, "");
   }
   return id;
 }
 
-void RequestServer::ListTools(RequestExchange& exchange, const std::string& seat_id) {
+void RequestServer::ListTools(RequestExchange& exchange, const v1::Target& target) {
   v1::GetListRequest request;
-  request.mutable_target()->set_seat_id(seat_id);
+  *request.mutable_target() = target;
   request.set_kind("tools");
+  const std::string key = target.seat_id().empty() ? target.instance() : target.seat_id();
   std::shared_ptr<const std::string> known;
-  if (const auto found = core_.tool_lists.find(seat_id); found != core_.tool_lists.end()) {
+  if (const auto found = core_.tool_lists.find(key); found != core_.tool_lists.end()) {
     request.set_known_digest(found->second.digest);
     known = found->second.text;
   }
   core_.client.GetList(
-      std::move(request), exchange.Guard([this, &exchange, seat_id, known = std::move(known)](
+      std::move(request), exchange.Guard([this, &exchange, key, known = std::move(known)](
                                              absl::StatusOr<v1::GetListResponse> reply) {
         if (!reply.ok()) return exchange.AnswerFailure(reply.status(), /*started=*/false);
         if (reply->list().empty() && known != nullptr) return AnswerToolList(exchange, *known);
@@ -79,7 +94,7 @@ void RequestServer::ListTools(RequestExchange& exchange, const std::string& seat
           if (core_.tool_lists.size() >= core_.config.limits.tool_lists_cached_max) {
             core_.tool_lists.clear();
           }
-          core_.tool_lists[seat_id] = {reply->digest(), list};
+          core_.tool_lists[key] = {reply->digest(), list};
         }
         AnswerToolList(exchange, *list);
       }));

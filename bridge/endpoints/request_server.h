@@ -1,4 +1,5 @@
-// Serves one JSON-RPC request of a session, wherever it came from: alone or in a batch.
+// Serves one JSON-RPC request of a session, wherever it came from: alone or in a batch; and those
+// that have none.
 #pragma once
 
 #include <optional>
@@ -22,11 +23,12 @@ class RequestServer {
   std::optional<std::string> AnswerHere(const SessionInfo& session,
                                         const core::JsonRpcMessage& request) const;
 
-  // Answers through spec, now or later. Returns the number of the exchange that does.
+  // Answers through spec, now or later. A request without a session has an info without an id,
+  // with the instance's name in place of the seat. Returns the number of the exchange that does.
   uint64_t Serve(const SessionInfo& session, const core::JsonRpcMessage& request, RequestSpec spec);
 
  private:
-  void ListTools(RequestExchange& exchange, const std::string& seat_id);
+  void ListTools(RequestExchange& exchange, const v1::Target& target);
   void AnswerToolList(RequestExchange& exchange, const std::string& list);
 
   BridgeCore& core_;

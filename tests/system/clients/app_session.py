@@ -36,9 +36,7 @@ async def main(kind, url):
     else:
         import fastmcp
         async with fastmcp.Client(url) as client:
-            hello = client.initialize_result
-            revision = getattr(hello, "protocol_version", None) or hello.protocolVersion
-            tell_all(revision, await client.list_tools(),
+            tell_all(client.protocol_version, await client.list_tools(),
                      await client.call_tool("list_instances", {}))
 
 

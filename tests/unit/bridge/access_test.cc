@@ -62,6 +62,17 @@ TEST_F(Access, AnswersPreflightsOfAllowedPagesOnly) {
   EXPECT_EQ(plain->Header("Access-Control-Allow-Methods"), "");
 }
 
+TEST_F(Access, AllowsEveryHeaderThatRepeatsAnArgument) {
+  const Answer answer = Send("OPTIONS", "/mcp",
+                             {{"Host", "localhost"},
+                              {"Origin", "http://localhost:1"},
+                              {"Access-Control-Request-Headers",
+                               "mcp-param-region, x-evil,Mcp-Param-Size,mcp-param-a\"b"}});
+  const std::string allowed = answer->Header("Access-Control-Allow-Headers");
+  EXPECT_NE(allowed.find("Mcp-Method, Mcp-Name"), std::string::npos);
+  EXPECT_TRUE(allowed.ends_with("x-agent-status, mcp-param-region, mcp-param-size")) << allowed;
+}
+
 TEST_F(Access, NamesPathsAndMethodsThatExist) {
   const Answer lost = Send("GET", "/sse", {});
   EXPECT_EQ(lost->status, 404);

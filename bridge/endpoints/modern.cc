@@ -1,0 +1,191 @@
+// Implementation of the endpoint of revision 2026-07-28.
+#include "bridge/endpoints/modern.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bridge/endpoints/notice_exchange.h"
+#include "bridge/initialize_result.h"
+#include "bridge/modern_result.h"
+#include "core/mcp/json.h"
+
+namespace callboard::bridge {
+namespace {
+
+using core::JsonRpcMessage;
+
+constexpr size_t kShownBytesMax = 100;
+constexpr int kUrisMax = 256;
+
+// Requests of earlier revisions that this one has no more: never passed on.
+bool IsRemoved(std::string_view method) {
+  constexpr std::array<std::string_view, 5> kMethods = {
+      "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"};
+  return std::find(kMethods.begin(), kMethods.end(), method) != kMethods.end();
+}
+
+SessionInfo NoSessionOf(const Route& route) {
+  SessionInfo info;
+  info.revision = core::McpRevision::k2026_07_28;
+  info.facade = route.endpoint == Endpoint::kFacade;
+  info.instance_name = route.instance;
+  return info;
+}
+
+// InvalidArgument: no filter. What is honoured goes to `honoured`, as the client is told it.
+absl::Status ReadWish(std::string_view params, v1::NoticeWish* wish, std::string* honoured) {
+  const auto filter = core::FindMember(params, "notifications");
+  if (!filter || !core::IsObject(*filter)) {
+    return absl::InvalidArgumentError(
+        "subscriptions/listen needs params.notifications, an object: what to tell of");
+  }
+  core::JsonObject told;
+  const auto flag = [&](std::string_view name) {
+    if (!core::FindBool(*filter, name).value_or(false)) return false;
+    told.Bool(name, true);
+    return true;
+  };
+  wish->set_tools_list_changed(flag("toolsListChanged"));
+  wish->set_prompts_list_changed(flag("promptsListChanged"));
+  wish->set_resources_list_changed(flag("resourcesListChanged"));
+  std::string uris;
+  if (const auto listed = core::FindMember(*filter, "resourceSubscriptions")) {
+    const absl::Status read = core::ForEachElement(*listed, [&](std::string_view raw) {
+      const auto uri = core::DecodeString(raw);
+      if (!uri || wish->resource_uris_size() >= kUrisMax) return true;
+      wish->add_resource_uris(*uri);
+      uris.append(uris.empty() ? "" : ",").append(raw);
+      return true;
+    });
+    if (!read.ok()) {
+      return absl::InvalidArgumentError(
+          "params.notifications.resourceSubscriptions must be an array of URIs");
+    }
+  }
+  if (!uris.empty()) told.Raw("resourceSubscriptions", fmt::format("[{}]", uris));
+  *honoured = told.Take();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void ModernEndpoint::Post(const VisitPtr& visit) {
+  const JsonRpcMessage& message = visit->message;
+  const HttpAnswer& answer = visit->answer;
+  // Clients of this era have nothing to tell a server; what they no longer want they hang up.
+  if (message.kind == JsonRpcMessage::Kind::kNotification) return answer.Empty(202);
+  ModernRequest request;
+  if (const auto fault = ReadModernRequest(visit->http, message, &request)) {
+    return answer.RpcError(400, visit->raw_id(), fault->code, fault->message, fault->data);
+  }
+  if (core_.draining) {
+    return answer.RpcError(503, visit->raw_id(), core::kInternalError,
+                           "the server is shutting down",
+                           R"({"reason":"draining","certainty":"not_started"})", RetryAfter());
+  }
+  if (IsRemoved(message.method)) {
+    return answer.RpcError(404, visit->raw_id(), core::kMethodNotFound,
+                           fmt::format("MCP 2026-07-28 has no '{}'", message.method));
+  }
+  if (message.method == "server/discover") return Discover(visit);
+  if (message.method == "subscriptions/listen") return Listen(visit);
+  Serve(visit, std::move(request));
+}
+
+void ModernEndpoint::Answer(const VisitPtr& visit, const std::string& response) {
+  const std::string server_info = FacadeServerInfo(core_.config);
+  ModernResponse modern = ToModernResponse({visit->message.method, {}, server_info}, response);
+  visit->answer.Json(modern.http_status, std::move(modern.text));
+}
+
+void ModernEndpoint::Discover(const VisitPtr& visit) {
+  if (visit->route.endpoint == Endpoint::kFacade) {
+    return visit->answer.Json(
+        200, core::MakeResult(visit->message.id, FacadeDiscoverResult(core_.config)));
+  }
+  v1::ListInstancesRequest request;
+  request.mutable_target()->set_instance(visit->route.instance);
+  core_.client.ListInstances(
+      std::move(request),
+      // Without an id: a control plane that is silent must not look like an older server.
+      core_.exchanges.Await<v1::ListInstancesResponse>(
+          visit->answer, {}, [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
+            if (!rows.ok()) return visit->answer.Failure(visit->raw_id(), rows.status());
+            if (rows->instances_size() != 1) {
+              return visit->answer.RpcError(
+                  404, visit->raw_id(), core::kInvalidParams,
+                  fmt::format("instance '{}' {}; see list_instances on /mcp",
+                              visit->route.instance.substr(0, kShownBytesMax),
+                              rows->instances_size() == 0 ? "is not connected" : "is not unique"),
+                  R"({"reason":"seat_unknown"})");
+            }
+            visit->answer.Json(
+                200, core::MakeResult(visit->message.id,
+                                      InstanceDiscoverResult(core_.config, rows->instances(0))));
+          }));
+}
+
+void ModernEndpoint::Listen(const VisitPtr& visit) {
+  v1::ListenRequest request;
+  std::string honoured;
+  const absl::Status wish = ReadWish(visit->message.params, request.mutable_wish(), &honoured);
+  if (!wish.ok()) {
+    return visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams, core::Message(wish));
+  }
+  if (!visit->accepts_events) {
+    return visit->answer.RpcError(406, visit->raw_id(), core::kInvalidRequest,
+                                  "subscriptions/listen is answered by an event stream: Accept "
+                                  "must list text/event-stream");
+  }
+  if (!StreamSlot::HasRoom(core_, {})) {
+    ++core_.gauges.streams.refused;
+    return visit->answer.RpcError(503, visit->raw_id(), core::kInternalError,
+                                  "too many open streams", R"({"reason":"too_many"})",
+                                  RetryAfter());
+  }
+  // The facade's tools are always the same.
+  const bool facade = visit->route.endpoint == Endpoint::kFacade;
+  if (!facade) request.mutable_target()->set_instance(visit->route.instance);
+  core_.exchanges
+      .Add(std::make_unique<NoticeExchange>(core_, visit->answer, visit->raw_id(),
+                                            facade ? "{}" : std::move(honoured)))
+      .Start(facade ? std::nullopt : std::optional(std::move(request)));
+}
+
+void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {
+  const SessionInfo nobody = NoSessionOf(visit->route);
+  JsonRpcMessage message = visit->message;
+  const std::string params = core::RemoveEnvelope(message.params);
+  message.params = params;
+  if (const auto text = requests_.AnswerHere(nobody, message)) return Answer(visit, *text);
+  RequestSpec spec{.answer = visit->answer,
+                   .session_id = {},
+                   .revision = nobody.revision,
+                   .raw_id = visit->raw_id(),
+                   .accepts_events = visit->accepts_events,
+                   .status_wish = ParseStatusWish(visit->http.Header(kAgentStatus))};
+  spec.trace = visit->trace();
+  spec.idempotency_key = visit->HeaderText("Idempotency-Key");
+  ModernSpec& modern = spec.modern.emplace();
+  modern.method = message.method;
+  modern.named = std::move(request.named);
+  if (nobody.facade) modern.server_info = FacadeServerInfo(core_.config);
+  modern.client.set_revision(std::string(core::RevisionName(nobody.revision)));
+  modern.client.set_capabilities(std::string(request.envelope.capabilities));
+  modern.client.set_client_info(std::string(request.envelope.client_info));
+  modern.client.set_log_level(std::move(request.envelope.log_level));
+  if (!nobody.facade) modern.param_headers = std::move(request.param_headers);
+  for (const char* member : {"inputResponses", "requestState"}) {
+    if (!nobody.facade) continue;
+    const auto raw = core::FindMember(params, member);
+    if (raw) modern.answers.emplace_back(member, *raw);
+  }
+  requests_.Serve(nobody, message, std::move(spec));
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,31 @@
+// MCP of revision 2026-07-28 on /mcp and /mcp/{instance}: requests that stand for themselves.
+#pragma once
+
+#include "bridge/bridge_core.h"
+#include "bridge/endpoints/request_server.h"
+#include "bridge/endpoints/visit.h"
+#include "bridge/modern_request.h"
+
+namespace callboard::bridge {
+
+// Decides what a request of this revision gets; the rest is done by exchanges. Nothing of it has a
+// session: a client that hangs up has cancelled. Owned by the MCP endpoint; loop thread.
+class ModernEndpoint {
+ public:
+  ModernEndpoint(BridgeCore& core, RequestServer& requests) : core_(core), requests_(requests) {}
+
+  // A request or notification that belongs to this revision, sound or not.
+  void Post(const VisitPtr& visit);
+
+ private:
+  void Discover(const VisitPtr& visit);
+  void Listen(const VisitPtr& visit);
+  void Serve(const VisitPtr& visit, ModernRequest request);
+  // A whole response that needed nobody.
+  void Answer(const VisitPtr& visit, const std::string& response);
+
+  BridgeCore& core_;
+  RequestServer& requests_;
+};
+
+}  // namespace callboard::bridge

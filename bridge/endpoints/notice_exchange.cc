@@ -1,0 +1,103 @@
+// Implementation of NoticeExchange.
+#include "bridge/endpoints/notice_exchange.h"
+
+#include <memory>
+#include <utility>
+
+#include "bridge/errors.h"
+#include "bridge/lasting_listen.h"
+#include "core/mcp/envelope.h"
+#include "core/mcp/jsonrpc.h"
+
+namespace callboard::bridge {
+
+NoticeExchange::NoticeExchange(BridgeCore& core, HttpAnswer answer, std::string raw_id,
+                               std::string honoured)
+    : Exchange(core.exchanges, answer),
+      core_(core),
+      raw_id_(std::move(raw_id)),
+      honoured_(std::move(honoured)),
+      sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
+      slot_(core, {}) {
+  WatchPeer();
+}
+
+void NoticeExchange::Start(std::optional<v1::ListenRequest> request) {
+  if (!request) return Acknowledge();
+  Restart(core_.config.unary_wait);
+  events_.emplace(std::make_unique<LastingListen>(core_.loop, core_.random, core_.client,
+                                                  *std::move(request), core_.config.reattach,
+                                                  /*open=*/false),
+                  [this](absl::StatusOr<v1::ListenEvent> event) { OnEvent(std::move(event)); });
+  events_->Ask();
+}
+
+void NoticeExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
+  if (finished()) return;
+  if (!event.ok()) {
+    if (sse_.open()) return End();
+    answer_.RpcError(StatusHttpCode(event.status()), raw_id_, core::kInternalError,
+                     core::Message(event.status()), StatusData(event.status(), /*started=*/false));
+    return Finish();
+  }
+  switch (event->event_case()) {
+    case v1::ListenEvent::kLive:
+      Acknowledge();
+      break;
+    case v1::ListenEvent::kStreamEvent:
+      return Relay(event->stream_event());
+    case v1::ListenEvent::kEnd:
+      return End();
+    default:
+      break;
+  }
+  events_->Ask();
+}
+
+void NoticeExchange::Acknowledge() {
+  // A silent stream is nothing unusual: it has no deadline but its maximum life.
+  Restart(absl::InfiniteDuration());
+  if (sse_.open()) return;
+  sse_.Start();
+  const std::string meta = core::JsonObject().Raw(core::kMetaSubscriptionId, raw_id_).Take();
+  sse_.Event({},
+             core::MakeNotification(
+                 "notifications/subscriptions/acknowledged",
+                 core::JsonObject().Raw("_meta", meta).Raw("notifications", honoured_).Take()),
+             nullptr);
+}
+
+void NoticeExchange::Relay(const v1::StreamEvent& event) {
+  const std::string params =
+      core::SetPath(event.params(), {"_meta", core::kMetaSubscriptionId}, raw_id_);
+  sse_.Event({}, core::MakeNotification(event.method(), params),
+             lifetime_.Wrap([this] { events_->Ask(); }));
+}
+
+void NoticeExchange::End() {
+  if (sse_.open()) {
+    const std::string meta = core::JsonObject().Raw(core::kMetaSubscriptionId, raw_id_).Take();
+    sse_.Event(
+        {},
+        core::MakeResult(
+            raw_id_, core::JsonObject().String("resultType", "complete").Raw("_meta", meta).Take()),
+        nullptr);
+    sse_.End();
+  } else {
+    answer_.RpcError(504, raw_id_, core::kInternalError, "the control plane did not answer in time",
+                     HardTimerData(/*started=*/false));
+  }
+  Finish();
+}
+
+void NoticeExchange::OnHardTimer() { End(); }
+
+void NoticeExchange::OnTick() {
+  if (sse_.open() && !sse_.Check(Exchanges::kTick)) Finish();
+}
+
+void NoticeExchange::Drain(bool last) {
+  if (last) End();
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,46 @@
+// One subscriptions/listen: a stream of what a seat says by itself, as its client asked for it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bridge/bridge_core.h"
+#include "bridge/event_pump.h"
+#include "bridge/exchange.h"
+#include "bridge/sse_writer.h"
+
+namespace callboard::bridge {
+
+// First the acknowledgement, then notifications, each with the id of the request. Owned by
+// Exchanges; loop thread. Lives until the client goes, the bridge drains (then a result ends it),
+// the control plane is away for longer than BridgeConfig::reattach, or its maximum life is over.
+class NoticeExchange final : public Exchange {
+ public:
+  // `honoured`: the filter as it is acknowledged, raw JSON.
+  NoticeExchange(BridgeCore& core, HttpAnswer answer, std::string raw_id, std::string honoured);
+
+  // Without a request there is nothing to hear, now or later.
+  void Start(std::optional<v1::ListenRequest> request);
+
+  void Drain(bool last) override;
+  // It is open for as long as its client likes.
+  bool ends() const override { return false; }
+
+ private:
+  void OnHardTimer() override;
+  void OnTick() override;
+
+  void OnEvent(absl::StatusOr<v1::ListenEvent> event);
+  void Acknowledge();
+  void Relay(const v1::StreamEvent& event);
+  void End();
+
+  BridgeCore& core_;
+  const std::string raw_id_;
+  const std::string honoured_;
+  SseWriter sse_;
+  StreamSlot slot_;
+  std::optional<EventPump<v1::ListenEvent>> events_;
+};
+
+}  // namespace callboard::bridge

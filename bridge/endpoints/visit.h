@@ -1,0 +1,42 @@
+// One HTTP request to an MCP endpoint on its way to whatever answers it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bridge/http_answer.h"
+#include "bridge/routes.h"
+#include "core/mcp/jsonrpc.h"
+#include "core/telemetry/trace_context.h"
+#include "net/http_server.h"
+
+namespace callboard::bridge {
+
+// On the heap, as messages are views into its body.
+struct Visit {
+  Route route;
+  net::HttpRequest http;
+  HttpAnswer answer;
+  // What the URL selects to be shown directly, in its one spelling; empty if it says nothing.
+  std::string tools;
+  bool accepts_events = true;
+  core::JsonRpcMessage message;
+  std::vector<absl::StatusOr<core::JsonRpcMessage>> batch;
+
+  // Of the request, for errors; empty if there is none.
+  std::string raw_id() const { return std::string(message.id); }
+  std::string_view HeaderText(std::string_view name) const {
+    const std::string* const value = http.Header(name);
+    return value == nullptr ? std::string_view() : std::string_view(*value);
+  }
+  core::TraceContext trace() const {
+    return core::CheckedTraceContext(HeaderText("traceparent"), HeaderText("tracestate"),
+                                     HeaderText("baggage"));
+  }
+};
+using VisitPtr = std::shared_ptr<Visit>;
+
+}  // namespace callboard::bridge
