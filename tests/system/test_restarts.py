@@ -1,6 +1,5 @@
 """Restarts in mid-stream, orderly and not, under the official clients: which of a hundred events they are told, how often, in which order."""
 
-import json
 import shutil
 import signal
 import sys
@@ -114,12 +113,12 @@ def test_calls_right_after_a_kill_wait_for_their_agent(stage):
     stage.start_agent()
     client = stage.client()
     facade = stage.client("/mcp")
-    slug = json.loads(facade.call("search_tools", {"query": "echo"}).result["content"][0]["text"])["tools"][0]["slug"]
+    slug = facade.call("search_tools", {"query": "echo"}).result["structuredContent"]["hits"][0]["slug"]
     stage.control_plane.kill()
     stage.agent.signal(signal.SIGSTOP)
     stage.restart_control_plane()
-    rows = json.loads(facade.call("list_instances").result["content"][0]["text"])["instances"]
-    assert [(row["name"], row["status"]) for row in rows] == [("counting", "reconnecting")]
+    rows = facade.call("list_instances").result["structuredContent"]["instances"]
+    assert [(row["instance"], row["status"]) for row in rows] == [("counting", "reconnecting")]
     calls = [client.start_call("count", {"id": "own", "ms": 10}, timeout=40),
              stage.client().start_call("count", {"id": "new", "ms": 10}, timeout=40),
              facade.start_call("call_tool", {"tool_slug": slug, "arguments": {"text": "by slug"}}, timeout=40)]

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from conftest import FULL, need
-from mcp_http import McpClient, Refused, read_events
+from mcp_http import REVISION, McpClient, Refused, read_events
 from stage import BINARIES, wait_until
 from test_field_agents import start_agent
 from test_restarts import EVENT_SERVER
@@ -252,11 +252,27 @@ def kill_during_commits(stage, sessions, seconds):
         opener.join(10)
 
 
+def large_sessions_until_refused(stage):
+    """Sessions of 40 KB each until the disk takes none, and the refusal: the store's log has room of its own."""
+    opened = []
+    while len(opened) < 1000:
+        client = McpClient(stage.port)
+        try:
+            client.request("initialize", {"protocolVersion": REVISION, "capabilities": {},
+                                          "clientInfo": {"name": "x" * 40_000, "version": "1"}})
+        except Refused as refused:
+            return opened, refused.body
+        opened.append(client)
+    raise AssertionError("the full disk still takes sessions")
+
+
 def fill_and_make_room(stage, disk):
     balloon = fill(disk)
-    assert f"the store {disk}/callboard.db cannot be written: its disk is full" in sessions_until_refused(stage)
+    opened, refused = large_sessions_until_refused(stage)
+    assert f"the store {disk}/callboard.db cannot be written: its disk is full" in refused
     balloon.unlink()
     wait_until(lambda: readiness(stage)[0] == 200, 10, "ready again")
+    assert all(client.delete() < 300 for client in opened)
 
 
 def refuse_read_only(disk):
@@ -270,7 +286,8 @@ def refuse_read_only(disk):
 def refuse_damaged(disk):
     """The backup is put back in its place."""
     kept = {path: path.read_bytes() for path in disk.glob("callboard.db*")}
-    (disk / "callboard.db").write_bytes(b"\x5a" * len(kept[disk / "callboard.db"]))
+    for path, content in kept.items():  # with its log, which would make up for the file
+        path.write_bytes(b"\x5a" * len(content))
     status, text = run_callboardd(disk)
     assert status == 2
     assert f"cannot open the store {disk}/callboard.db: " in text

@@ -21,6 +21,9 @@ class Notices : public FlowsTest {
     return linked;
   }
   void KillAndLink(const std::string& boot = "boot-1") {
+    // In this order: what the kill leaves on the disk is there when the next one looks.
+    plane.reset();
+    store.reset();
     Restart();
     agent = LinkKeeping(boot);
   }
