@@ -98,10 +98,15 @@ function(callboard_library name)
   endif()
 endfunction()
 
-# callboard_program(NAME SOURCES ... DEPS ...): a binary of apps/.
+# callboard_program(NAME SOURCES ... DEPS ... [DAEMON]): a binary of apps/.
+# DAEMON: it runs for long, with the allocator of apps/allocator.cc; sanitizers bring their own.
 function(callboard_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "DAEMON" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  if(ARG_DAEMON AND NOT CALLBOARD_SANITIZER)
+    target_sources(${name} PRIVATE allocator.cc)
+    target_link_libraries(${name} PRIVATE ${CALLBOARD_JEMALLOC})
+  endif()
   set_target_properties(${name} PROPERTIES CALLBOARD_LAYER apps
                         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} callboard_flags callboard_ubsan_reduced)

@@ -7,6 +7,7 @@
 #include "apps/server_settings.h"
 #include "apps/settings_source.h"
 #include "core/mcp/json.h"
+#include "core/runtime/strings.h"
 
 namespace callboard::apps {
 namespace {
