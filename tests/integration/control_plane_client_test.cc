@@ -530,9 +530,9 @@ TEST_P(GrpcClientTest, ManySmallEventsPassTogetherInOrderAndTheirOutcomeIsTheLas
 }
 
 TEST_P(GrpcClientTest, FiguresTellWhetherThePlaneIsConnectedWithoutBeingAsked) {
-  const auto told = [this](const std::string& name, int value) {
+  const auto told = [this, port = plane_->port()](const std::string& name, int value) {
     const std::string line = fmt::format(
-        "callboard_bridge_control_plane_{}{{address=\"127.0.0.1:{}\"}} {}\n", name, port_, value);
+        "callboard_bridge_control_plane_{}{{address=\"127.0.0.1:{}\"}} {}\n", name, port, value);
     return On([&] {
              core::MetricsText text;
              client_->WriteMetrics(text);

@@ -111,17 +111,22 @@ void SimDcc::Log(const Run* run) {
     core::JsonObject data;
     data.String("from", place_.name());
     if (of_call) data.String("nonce", run->nonce).String("call", run->tag);
-    if (place_.kind() == DccKind::kStdio && at->second->shared()) {
-      data.String("connection", fmt::format("{}#{}", place_.name(), peer.connection))
-          .Int("n", ++peer.logs);
+    const auto say = [level](core::JsonObject of) {
+      return core::MakeNotification("notifications/message",
+                                    core::JsonObject()
+                                        .String("level", core::kMcpLogLevels[level])
+                                        .Raw("data", of.Take())
+                                        .Take());
+    };
+    if (place_.kind() != DccKind::kStdio || !at->second->shared()) {
+      at->second->Deliver(of_call ? run->exchange : 0, say(std::move(data)), false);
+      continue;
     }
-    at->second->Deliver(of_call ? run->exchange : 0,
-                        core::MakeNotification("notifications/message",
-                                               core::JsonObject()
-                                                   .String("level", core::kMcpLogLevels[level])
-                                                   .Raw("data", data.Take())
-                                                   .Take()),
-                        false);
+    data.String("connection", fmt::format("{}#{}", place_.name(), peer.connection));
+    at->second->Tell([say, data = std::move(data)](int64_t n) mutable {
+      if (n > 0) data.Int("n", n);
+      return say(std::move(data));
+    });
   }
 }
 

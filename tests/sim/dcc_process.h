@@ -44,7 +44,6 @@ class SimDcc {
     std::set<std::string> subscriptions;
     size_t level = 0;
     uint64_t connection = 0;  // unique in its place
-    int64_t logs = 0;         // outside calls, told to it
   };
   struct Run {
     uint64_t serial = 0;

@@ -123,6 +123,15 @@ void SimBackend::Deliver(uint64_t exchange, std::string text, bool last,
   });
 }
 
+void SimBackend::Tell(absl::AnyInvocable<std::string(int64_t n)> make) {
+  Later([this, make = std::move(make)]() mutable {
+    if (!up_) return;
+    const bool alone = std::none_of(open_.begin(), open_.end(),
+                                    [](const auto& entry) { return entry.second.expects_reply; });
+    events_->OnMessage(agent::Payload(make(alone ? ++told_alone_ : 0)), 0);
+  });
+}
+
 void SimBackend::ProcessEnded() {
   if (!up_) return;
   Later([this, ended = pid_] {

@@ -36,6 +36,9 @@ class SimBackend final : public agent::Backend {
   // runs if it gets as far as the agent.
   void Deliver(uint64_t exchange, std::string text, bool last,
                absl::AnyInvocable<void()> arrived = nullptr);
+  // From the DCC, of no exchange, and made when it arrives. `n` counts those that arrive while the
+  // agent waits for no answer here; 0: it does, and may take the message for part of that call.
+  void Tell(absl::AnyInvocable<std::string(int64_t n)> make);
   bool shared() const { return shared_; }
   // The process is gone.
   void ProcessEnded();
@@ -64,6 +67,7 @@ class SimBackend final : public agent::Backend {
   int64_t pid_ = 0;
   bool up_ = false;
   std::map<uint64_t, Open> open_;
+  int64_t told_alone_ = 0;
   absl::Time last_event_ = absl::InfinitePast();
   std::deque<core::Timer> timers_;
   core::Timer spawn_timer_;
