@@ -9,13 +9,22 @@
 
 using namespace callboard::core;
 
+namespace {
+
+bool StandsFor(std::string_view header, std::string_view text) {
+  const auto decoded = DecodeMirrorHeader(header);
+  return decoded.ok() && *decoded == text;
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto decoded = DecodeMirrorHeader(text);
   if (decoded.ok()) {
     FUZZ_CHECK(IsValidUtf8(*decoded));
     const std::string again = EncodeMirrorHeader(*decoded);
-    FUZZ_CHECK(DecodeMirrorHeader(again) == *decoded);
+    FUZZ_CHECK(StandsFor(again, *decoded));
     FUZZ_CHECK(CheckMirrorHeader(text, QuoteJson(*decoded)).ok());
     FUZZ_CHECK(!CheckMirrorHeader(text, QuoteJson(*decoded + "x")).ok());
   } else {
@@ -25,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (IsValidUtf8(text)) {
     const std::string header = EncodeMirrorHeader(text);
     for (const char c : header) FUZZ_CHECK(c == '\t' || (c >= ' ' && c <= '~'));
-    FUZZ_CHECK(DecodeMirrorHeader(header) == std::string(text));
+    FUZZ_CHECK(StandsFor(header, text));
   }
   if (ValidateJson(text).ok()) (void)CheckMirrorHeader("1", text);
   (void)IsHeaderToken(text);
