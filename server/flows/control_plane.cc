@@ -70,9 +70,9 @@ struct ControlPlane::Impl final : SeatObserver {
         agents(plane, seats, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
-    if (const auto status =
-            RestoreTables(plane, durable, receipts, audience, selections, seats, notices, flow);
-        !status.ok()) {
+    const absl::Status status =
+        RestoreTables({plane, durable, receipts, audience, selections, seats, notices, flow});
+    if (!status.ok()) {
       core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
     }
     Housekeep();

@@ -246,9 +246,8 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
 
 }  // namespace
 
-absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
-                           NoticeIntake& notices, CallFlow& flow) {
+absl::Status RestoreTables(const RestoredTables& tables) {
+  auto& [plane, durable, receipts, audience, selections, seats, notices, flow] = tables;
   Loaded loaded(durable);
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });

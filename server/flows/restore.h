@@ -9,13 +9,24 @@
 #include "server/flows/receipts.h"
 #include "server/flows/seat_audience.h"
 #include "server/flows/seat_keeper.h"
+#include "server/flows/tool_selections.h"
 
 namespace callboard::server {
 
+// Where what the store holds goes.
+struct RestoredTables {
+  Plane& plane;
+  DurableLog& durable;
+  Receipts& receipts;
+  SeatAudience& audience;
+  ToolSelections& selections;
+  SeatKeeper& seats;
+  NoticeIntake& notices;
+  CallFlow& flow;
+};
+
 // Once, before anything else happens. Events stay in the store: what they are is noted, and readers
 // fetch them. Records that no longer belong to anything are erased.
-absl::Status RestoreTables(Plane& plane, DurableLog& durable, Receipts& receipts,
-                           SeatAudience& audience, ToolSelections& selections, SeatKeeper& seats,
-                           NoticeIntake& notices, CallFlow& flow);
+absl::Status RestoreTables(const RestoredTables& tables);
 
 }  // namespace callboard::server
