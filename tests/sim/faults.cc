@@ -228,12 +228,12 @@ void SimWorld::DiskFault(Machine& machine) {
     machine.journal().disk_full = true;
   } else {
     trace_.Add(fmt::format("fault: the spool of {} is full", machine.name()));
-    machine.spool().set_bytes_max(machine.spool().bytes());
+    machine.SetSpoolFull(true);
   }
   HealLater(Span(0.5, 6), machine, [this, &machine] {
     trace_.Add(fmt::format("healed: the disk of {}", machine.name()));
     machine.journal().disk_full = false;
-    machine.spool().set_bytes_max(1ull << 30);
+    machine.SetSpoolFull(false);
   });
 }
 

@@ -74,6 +74,12 @@ class Machine {
   agent::AgentGauges gauges() const { return agent_->gauges(); }
   tests::MemoryJournalFile& journal() { return journal_; }
   tests::MemorySpool& spool() { return spool_; }
+  // It takes nothing, until SetSpoolFull(false).
+  void SetSpoolFull(bool full) {
+    spool_.set_bytes_max(full ? spool_.bytes() : 1ull << 30);
+    spool_was_full_ = spool_was_full_ || full;
+  }
+  bool spool_was_full() const { return spool_was_full_; }
   std::vector<std::unique_ptr<DccPlace>>& places() { return places_; }
   SeatName seat(size_t index) const;
   size_t seats() const { return places_.size(); }
@@ -95,6 +101,7 @@ class Machine {
   const std::string agent_id_;
   tests::MemoryJournalFile journal_;
   tests::MemorySpool spool_;
+  bool spool_was_full_ = false;
   std::unique_ptr<Incarnations> incarnations_;
   std::vector<std::unique_ptr<DccPlace>> places_;
   std::vector<std::string> seat_ids_;

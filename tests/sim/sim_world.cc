@@ -230,10 +230,10 @@ void SimWorld::CheckBounds() {
     const agent::AgentGauges gauges = machine->gauges();
     const agent::AgentLimits& limits = settings_.agent;
     // Ended calls are refused nothing: those that were open when their bound was reached come on
-    // top.
+    // top. A result on its way to its owner is not given up, so a full spool leaves it in memory.
     if (gauges.calls - gauges.held > limits.open_calls_max ||
         gauges.held > limits.ended_calls_max + limits.open_calls_max ||
-        gauges.held_bytes > limits.ended_bytes_max ||
+        (gauges.held_bytes > limits.ended_bytes_max && !machine->spool_was_full()) ||
         gauges.journal_bytes > limits.journal_bytes_max + (64u << 10)) {
       trace_.Violate("every table is within its bounds",
                      fmt::format("{}: {} calls, {} of them ended with {} bytes in memory, journal "
