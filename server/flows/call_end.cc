@@ -345,8 +345,9 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     durable_.Append(*call.stream, {std::move(outcome), by_agent ? call.outcome_n : 0, call.attempt},
                     DurableLog::Wait::kDurable);
     if (call.record_kept) Record(call);
-    if (!by_reference) {
-      // The stream has all of it, and its receipt becomes durable behind it.
+    if (!by_reference && (call.outcome_seen || call.step != CallStep::kSent)) {
+      // The stream has all of it, and its receipt becomes durable behind it. Of a call that goes on
+      // at its agent more comes, and is acknowledged as long as the call is known.
       const CallId id = call.id;
       OnDelivered(id);
       return TellFollowers(id);
