@@ -196,7 +196,7 @@ class CallDesk final : public CallObserver {
   // then of those whose owner is away.
   void MakeRoomInSpool();
   // False: there is none, or it has an owner that waits for it (`written`: that has not got it).
-  bool GiveUpBody(Call& call, bool written, std::string_view why);
+  void GiveUpBody(Call& call, bool written, std::string_view why);
   // Why no further call of that size can be taken; empty if it can.
   std::string Fullness(uint64_t params_size) const;
   void EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,

@@ -197,13 +197,13 @@ void CallDesk::MakeRoomInSpool() {
 
 // What has been written is missed only by a client that comes back for it; what waits for an owner
 // has been seen by nobody.
-bool CallDesk::GiveUpBody(Call& call, bool written, std::string_view why) {
+void CallDesk::GiveUpBody(Call& call, bool written, std::string_view why) {
   const bool linked = call.port != nullptr;
-  if (linked != written || !call.ended) return false;
+  if (linked != written || !call.ended) return;
   Release(call);
   if (!call.outbox.LoseBody()) {
     if (call.held) Hold(call);
-    return false;
+    return;
   }
   ++bodies_lost_;
   call.outcome_class = v1::LOST;
@@ -214,7 +214,6 @@ bool CallDesk::GiveUpBody(Call& call, bool written, std::string_view why) {
       {{"call", absl::BytesToHexString(core::ToAbsl(call.call_id))},
        {"instance", call.seat_id},
        {"reason", fmt::format("{}; {}", why, written ? "it has been sent" : "its owner is away")}});
-  return true;
 }
 
 void CallDesk::EndHere(Call& call, v1::OutcomeClass outcome_class, v1::Reason reason,

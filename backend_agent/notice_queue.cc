@@ -8,10 +8,6 @@
 
 namespace callboard::agent {
 
-bool SaysLookAgain(std::string_view method) {
-  return method.ends_with("/list_changed") || method == "notifications/resources/updated";
-}
-
 void NoticeQueue::Add(const std::string& seat_id, uint64_t n, const std::string& method,
                       const std::string& params) {
   const bool look_again = n == 0;

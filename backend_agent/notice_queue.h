@@ -13,10 +13,6 @@
 
 namespace callboard::agent {
 
-// Whether the notice only says "look again": one is enough, and it is kept until it is received.
-// All others are numbered and kept until they are acknowledged.
-bool SaysLookAgain(std::string_view method);
-
 // Keeps notices in order over cuts of the link and restarts of the control plane. To a control
 // plane that acknowledges none (of an older build) they are written once. Pure table; owned by a
 // SeatFeed::Port. Bounds: notices_max that say "look again" (of one kind one waits) and as many

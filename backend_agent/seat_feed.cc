@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/mcp/log_levels.h"
+#include "core/mcp/look_again.h"
 
 namespace callboard::agent {
 namespace {
@@ -168,7 +169,7 @@ void SeatFeed::OnSeatChanged(const std::string& seat_id) {
 
 void SeatFeed::OnNotice(const std::string& seat_id, std::string method, std::string raw_params) {
   if (!seats_.contains(seat_id)) return;
-  const uint64_t n = SaysLookAgain(method) ? 0 : ++last_notice_n_[seat_id];
+  const uint64_t n = core::SaysLookAgain(method) ? 0 : ++last_notice_n_[seat_id];
   for (Port* port : ports_) {
     port->notices_.Add(seat_id, n, method, raw_params);
     port->Wake();

@@ -17,11 +17,7 @@ namespace {
 
 constexpr size_t kShownBytesMax = 100;
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = absl::ascii_tolower(static_cast<unsigned char>(c));
-  return lower;
-}
+std::string Lower(std::string_view text) { return absl::AsciiStrToLower(core::ToAbsl(text)); }
 
 bool SameName(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) {

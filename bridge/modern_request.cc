@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "bridge/modern_result.h"
 #include "core/mcp/json.h"
 #include "core/mcp/mirror_header.h"
@@ -22,13 +23,6 @@ constexpr size_t kShownBytesMax = 100;
 
 const std::string_view kModern = core::RevisionName(core::McpRevision::k2026_07_28);
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return absl::ascii_tolower(static_cast<unsigned char>(c)); });
-  return lower;
-}
-
 ModernFault Mismatch(std::string message) {
   return {core::kHeaderMismatch, std::move(message), {}};
 }
@@ -36,8 +30,8 @@ ModernFault Mismatch(std::string message) {
 // `raw` is what the body says; empty: nothing.
 std::optional<ModernFault> CheckHeader(const net::HttpRequest& http, std::string_view name,
                                        std::string_view raw) {
-  const auto is_it = [lower = Lower(name)](const auto& header) {
-    return Lower(header.first) == lower;
+  const auto is_it = [name](const auto& header) {
+    return absl::EqualsIgnoreCase(header.first, core::ToAbsl(name));
   };
   const auto first = std::find_if(http.headers.begin(), http.headers.end(), is_it);
   if (first == http.headers.end()) {
@@ -89,7 +83,7 @@ std::optional<ModernFault> ReadModernRequest(const net::HttpRequest& http,
     if (named) request->named = core::DecodeString(*named).value_or("");
   }
   for (const auto& [name, value] : http.headers) {
-    const std::string lower = Lower(name);
+    const std::string lower = absl::AsciiStrToLower(name);
     if (!lower.starts_with(kParamPrefix)) continue;
     v1::ParamHeader& header = request->param_headers.emplace_back();
     header.set_name(lower.substr(kParamPrefix.size()));

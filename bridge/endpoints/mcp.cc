@@ -157,7 +157,7 @@ void McpEndpoint::PostBatch(const VisitPtr& visit) {
     const bool asks = std::any_of(
         visit->batch.begin(), visit->batch.end(),
         [](const auto& message) { return message.ok() && message->kind == Kind::kRequest; });
-    if (core_.draining && asks) return RefuseDraining(visit);
+    if (core_.draining && asks) return visit->RefuseDraining(core::kServerError);
     ServeBatch(visit, session);
   });
 }
@@ -181,7 +181,7 @@ void McpEndpoint::Serve(const VisitPtr& visit, const SessionInfo& session) {
     if (auto text = requests_.AnswerHere(session, message)) {
       return visit->answer.Json(200, *std::move(text));
     }
-    if (core_.draining) return RefuseDraining(visit);
+    if (core_.draining) return visit->RefuseDraining(core::kServerError);
     requests_.Serve(session, message, MakeSpec(*visit, session, message.id));
     return;
   }
@@ -248,15 +248,10 @@ bool McpEndpoint::ToSend(const SessionInfo& session, const JsonRpcMessage& messa
   return true;
 }
 
-void McpEndpoint::RefuseDraining(const VisitPtr& visit) {
-  visit->answer.RpcError(503, visit->raw_id(), core::kServerError, "the server is shutting down",
-                         R"({"reason":"draining","certainty":"not_started"})", RetryAfter());
-}
-
 // ---- initialize ----
 
 void McpEndpoint::Initialize(const VisitPtr& visit) {
-  if (core_.draining) return RefuseDraining(visit);
+  if (core_.draining) return visit->RefuseDraining(core::kServerError);
   // A session id that is still known means a second initialize, an unknown one a fresh start.
   const std::string_view old = visit->HeaderText(kSessionHeader);
   if (!old.empty() && core_.sessions.Find(old, core_.loop.Now()) != nullptr) {

@@ -43,7 +43,6 @@ class McpEndpoint {
   void Initialize(const VisitPtr& visit);
   void OpenSession(const VisitPtr& visit, const v1::InstanceRow* row);
   void AnswerOldControlPlane(const VisitPtr& visit, const v1::Session& session);
-  void RefuseDraining(const VisitPtr& visit);
   void AnswerNoInstance(const VisitPtr& visit, std::string_view problem);
 
   // Runs `then` with the session the request names, if it exists and belongs to this path; else

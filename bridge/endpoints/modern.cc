@@ -83,11 +83,7 @@ void ModernEndpoint::Post(const VisitPtr& visit) {
   if (const auto fault = ReadModernRequest(visit->http, message, &request)) {
     return answer.RpcError(400, visit->raw_id(), fault->code, fault->message, fault->data);
   }
-  if (core_.draining) {
-    return answer.RpcError(503, visit->raw_id(), core::kInternalError,
-                           "the server is shutting down",
-                           R"({"reason":"draining","certainty":"not_started"})", RetryAfter());
-  }
+  if (core_.draining) return visit->RefuseDraining(core::kInternalError);
   if (IsRemoved(message.method)) {
     return answer.RpcError(404, visit->raw_id(), core::kMethodNotFound,
                            fmt::format("MCP 2026-07-28 has no '{}'", message.method));
@@ -179,11 +175,13 @@ void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {
   modern.client.set_capabilities(std::string(request.envelope.capabilities));
   modern.client.set_client_info(std::string(request.envelope.client_info));
   modern.client.set_log_level(std::move(request.envelope.log_level));
-  if (!nobody.facade) modern.param_headers = std::move(request.param_headers);
-  for (const char* member : {"inputResponses", "requestState"}) {
-    if (!nobody.facade) continue;
-    const auto raw = core::FindMember(params, member);
-    if (raw) modern.answers.emplace_back(member, *raw);
+  if (nobody.facade) {
+    for (const char* member : {"inputResponses", "requestState"}) {
+      const auto raw = core::FindMember(params, member);
+      if (raw) modern.answers.emplace_back(member, *raw);
+    }
+  } else {
+    modern.param_headers = std::move(request.param_headers);
   }
   requests_.Serve(nobody, message, std::move(spec));
 }

@@ -32,6 +32,11 @@ struct Visit {
     const std::string* const value = http.Header(name);
     return value == nullptr ? std::string_view() : std::string_view(*value);
   }
+  // The one refusal of a bridge that ends; `code` as the request's era has it.
+  void RefuseDraining(int code) const {
+    answer.RpcError(503, raw_id(), code, "the server is shutting down",
+                    R"({"reason":"draining","certainty":"not_started"})", RetryAfter());
+  }
   core::TraceContext trace() const {
     return core::CheckedTraceContext(HeaderText("traceparent"), HeaderText("tracestate"),
                                      HeaderText("baggage"));

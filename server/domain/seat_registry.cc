@@ -18,11 +18,7 @@ using core::MakeError;
 constexpr size_t kPrefixMin = 8;
 constexpr size_t kNamesInMessage = 10;
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  absl::AsciiStrToLower(&lower);
-  return lower;
-}
+std::string Lower(std::string_view text) { return absl::AsciiStrToLower(core::ToAbsl(text)); }
 
 std::string NormalInstanceId(std::string_view id) {
   std::string normal = Lower(id);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/mcp/look_again.h"
 #include "core/runtime/lifetime.h"
 #include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
@@ -225,7 +226,7 @@ struct ControlPlane::Impl final : SeatObserver {
     audience.Tell(seat_id, "notifications/tools/list_changed", "");
   }
   void OnNotice(const std::string& boot_id, const v1::Notice& notice) override {
-    if (boot_id.empty() || SaysLookAgain(notice.method())) {
+    if (boot_id.empty() || core::SaysLookAgain(notice.method())) {
       TellNotice(notice);
       return;
     }

@@ -25,13 +25,6 @@ struct Mirror {
 // By the header's name in lower case.
 using Mirrors = std::map<std::string, Mirror>;
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return absl::ascii_tolower(static_cast<unsigned char>(c)); });
-  return lower;
-}
-
 bool MayBeMirrored(std::string_view schema) {
   const auto type = core::FindString(schema, "type");
   return type == "string" || type == "integer" || type == "boolean";
@@ -49,7 +42,8 @@ void Collect(std::string_view schema, std::string_view value, int depth, Mirrors
     if (argument == "null") argument = {};
     const auto header = core::FindString(property.value, kAnnotation);
     if (header && core::IsHeaderToken(*header) && MayBeMirrored(property.value)) {
-      const auto [at, is_new] = mirrors->try_emplace(Lower(*header), Mirror{*header, argument});
+      const auto [at, is_new] =
+          mirrors->try_emplace(absl::AsciiStrToLower(*header), Mirror{*header, argument});
       if (!is_new) at->second.twice = true;
     }
     Collect(property.value, argument, depth + 1, mirrors);

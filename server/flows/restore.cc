@@ -75,7 +75,7 @@ class Loaded {
       calls_of[{key.session_id, key.number}] = *call;
       stream.set_session_id(key.session_id);
       stream.set_number(key.number);
-      Adopt({StoreKey::OfCall(*call) + "/stream", stream.SerializeAsString()});
+      Adopt({StoreKey::OfStream(key.session_id, call), stream.SerializeAsString()});
     }
     for (StoreRecord& record : former_) {
       const StoreKey key = *StoreKey::Parse(record.key);
@@ -84,7 +84,7 @@ class Loaded {
         Adopt({StoreKey::OfOutcome(*key.call), std::move(record.value)});
       } else if (const auto call = calls_of.find({key.session_id, key.number});
                  call != calls_of.end() && key.kind == StoreKey::Kind::kEvent) {
-        Adopt({StoreKey::OfEvent(StoreKey::OfCall(call->second) + "/event/", key.position),
+        Adopt({StoreKey::OfEvent(StoreKey::EventsOf(key.session_id, call->second), key.position),
                std::move(record.value)});
       }
     }
@@ -183,20 +183,18 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience,
   }
 }
 
-// `call`: nullptr for a session's own stream.
-void RestoreStream(StoredStream& stored, const CallId* call, Plane& plane, DurableLog& durable) {
+// Without a call it is a session's own.
+void RestoreStream(StoredStream& stored, const std::optional<CallId>& call, Plane& plane,
+                   DurableLog& durable) {
   Session* session = plane.sessions.Find(stored.session_id);
-  if (session != nullptr && call != nullptr && !stored.recorded && !stored.outcome) {
+  if (session != nullptr && call && !stored.recorded && !stored.outcome) {
     // Only the record of a call that has ended meanwhile names it.
     const Execution* execution = plane.executions.Find(*call);
     if (execution != nullptr && execution->over()) session = nullptr;
   }
   if (session == nullptr) {
-    Stream gone({});
-    gone.session_id = stored.session_id;
-    if (call != nullptr) gone.call_id = call->str();
-    if (stored.recorded) durable.Put(StoreKey::OfStream(gone), "");
-    const std::string events = StoreKey::EventsOf(gone);
+    if (stored.recorded) durable.Put(StoreKey::OfStream(stored.session_id, call), "");
+    const std::string events = StoreKey::EventsOf(stored.session_id, call);
     for (const StoredRange& range : stored.ranges) {
       for (uint64_t n = range.first; n <= range.last; ++n) {
         durable.Put(StoreKey::OfEvent(events, {range.term, n}), "");
@@ -204,8 +202,8 @@ void RestoreStream(StoredStream& stored, const CallId* call, Plane& plane, Durab
     }
     return;
   }
-  Stream& stream = plane.sessions.RestoreStream(
-      *session, stored.number, call != nullptr ? call->str() : "", plane.loop.Now());
+  Stream& stream = plane.sessions.RestoreStream(*session, stored.number, call ? call->str() : "",
+                                                plane.loop.Now());
   stream.dropped_through = {stored.record.dropped_through().term(),
                             stored.record.dropped_through().n()};
   stream.dropped = stored.record.dropped();
@@ -216,9 +214,9 @@ void RestoreStream(StoredStream& stored, const CallId* call, Plane& plane, Durab
 
 void RestoreStreams(Loaded& loaded, Plane& plane, DurableLog& durable) {
   for (auto& [session, stored] : loaded.own_streams) {
-    RestoreStream(stored, nullptr, plane, durable);
+    RestoreStream(stored, std::nullopt, plane, durable);
   }
-  for (auto& [call, stored] : loaded.call_streams) RestoreStream(stored, &call, plane, durable);
+  for (auto& [call, stored] : loaded.call_streams) RestoreStream(stored, call, plane, durable);
 }
 
 void RestoreCalls(const Loaded& loaded, CallFlow& flow) {

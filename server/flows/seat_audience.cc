@@ -6,6 +6,7 @@
 
 #include "core/mcp/json.h"
 #include "core/mcp/log_levels.h"
+#include "core/mcp/look_again.h"
 #include "fmt/format.h"
 
 namespace callboard::server {
@@ -17,10 +18,6 @@ constexpr std::string_view kUpdated = "notifications/resources/updated";
 uint64_t FirstVersion(uint64_t term) { return term << 20; }
 
 }  // namespace
-
-bool SaysLookAgain(std::string_view method) {
-  return method.ends_with("/list_changed") || method == kUpdated;
-}
 
 bool WantsLog(const Session& session, std::string_view raw_params) {
   return session.log_level.empty() || WantsLog(session.log_level, raw_params);
@@ -198,7 +195,7 @@ bool SeatAudience::Append(Stream& own, const std::string& method, const std::str
   v1::StreamEvent event;
   event.set_method(method);
   event.set_params(params);
-  const bool durable = !SaysLookAgain(method);
+  const bool durable = !core::SaysLookAgain(method);
   durable_.Append(own, {std::move(event), 0, 0},
                   durable ? DurableLog::Wait::kDurable : DurableLog::Wait::kNo);
   return durable;

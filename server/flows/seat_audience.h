@@ -23,10 +23,6 @@ bool WantsLog(const Session& session, std::string_view raw_params);
 // The same of one call, which hears of none unless it names a level.
 bool WantsLog(std::string_view level, std::string_view raw_params);
 
-// Notices that only say that something is to be looked at again, and are issued anew after a
-// restart.
-bool SaysLookAgain(std::string_view method);
-
 // Loop thread, owned by ControlPlane::Impl. The wishes of all sessions about a seat (log level,
 // subscribed resources) make one Interest: the most verbose level, each resource once. The agent
 // renews it whenever its backend forgets. list_changed is told at most once in kCoalesce, with the

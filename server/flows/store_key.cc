@@ -46,13 +46,17 @@ std::string StoreKey::OfNotices(std::string_view seat_id) {
 }
 std::string StoreKey::OfReceipts(uint64_t block) { return fmt::format("receipts/{:016x}", block); }
 
+std::string StoreKey::OfStream(std::string_view session_id, const std::optional<CallId>& call) {
+  return call ? OfCall(*call) + "/stream" : fmt::format("stream/{}/{:016x}", session_id, 0);
+}
 std::string StoreKey::OfStream(const Stream& stream) {
-  if (const auto call = CallId::From(stream.call_id)) return OfCall(*call) + "/stream";
-  return fmt::format("stream/{}/{:016x}", stream.session_id, stream.number);
+  return OfStream(stream.session_id, CallId::From(stream.call_id));
+}
+std::string StoreKey::EventsOf(std::string_view session_id, const std::optional<CallId>& call) {
+  return call ? OfCall(*call) + "/event/" : fmt::format("event/{}/{:016x}/", session_id, 0);
 }
 std::string StoreKey::EventsOf(const Stream& stream) {
-  if (const auto call = CallId::From(stream.call_id)) return OfCall(*call) + "/event/";
-  return fmt::format("event/{}/{:016x}/", stream.session_id, stream.number);
+  return EventsOf(stream.session_id, CallId::From(stream.call_id));
 }
 std::string StoreKey::OfEvent(std::string_view events, StreamPosition position) {
   return fmt::format("{}{:016x}.{:016x}", events, position.term, position.n);

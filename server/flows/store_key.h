@@ -31,9 +31,11 @@ struct StoreKey {
   static std::string OfReceipts(uint64_t block);
   static std::string OfSeat(std::string_view seat_id);
   static std::string OfNotices(std::string_view seat_id);
-  // Of a stream that belongs to a session.
+  // Of a stream that belongs to a session: a call's, or without a call the session's own.
+  static std::string OfStream(std::string_view session_id, const std::optional<CallId>& call);
   static std::string OfStream(const Stream& stream);
   // What the keys of its events begin with, and one of them.
+  static std::string EventsOf(std::string_view session_id, const std::optional<CallId>& call);
   static std::string EventsOf(const Stream& stream);
   static std::string OfEvent(std::string_view events, StreamPosition position);
   // nullopt for what is not one of them.

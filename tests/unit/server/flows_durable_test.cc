@@ -13,11 +13,17 @@ using testing::HasSubstr;
 
 class DurableTest : public FlowsTest {
  protected:
-  // A call whose stream is open.
-  std::unique_ptr<Caller> Streamed(const std::string& session, const std::string& id = "1") {
-    auto request = Call(session, id);
-    request.set_open_stream_after_ms(0);
-    return Invoke(request);
+  // Two sessions that want to hear of res://a.
+  std::pair<std::string, std::string> TwoSubscribed(FakeAgent& agent) {
+    std::pair<std::string, std::string> sessions;
+    for (std::string* session : {&sessions.first, &sessions.second}) {
+      *session = OpenSession("seat:" + kSeat);
+      auto caller = Invoke(Request(*session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
+      agent.Result(agent.TakeDispatch(), 1, "{}");
+      loop.RunReady();
+      EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+    }
+    return sessions;
   }
   static v1::EventId Id(uint64_t stream, uint64_t term, uint64_t n) {
     v1::EventId id;
@@ -79,14 +85,7 @@ TEST_F(DurableTest, WhatASessionWantsIsStoredBeforeItsClientReliesOnIt) {
 
 TEST_F(DurableTest, AnUnsubscribeThatOthersSubscriptionsAnswerIsStoredBeforeItsClientReliesOnIt) {
   auto agent = Link();
-  const std::string stays = OpenSession("seat:" + kSeat);
-  const std::string leaves = OpenSession("seat:" + kSeat);
-  for (const std::string& session : {stays, leaves}) {
-    auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
-    agent->Result(agent->TakeDispatch(), 1, "{}");
-    loop.RunReady();
-    ASSERT_EQ(caller->outcome().class_(), v1::RESULT);
-  }
+  const auto [stays, leaves] = TwoSubscribed(*agent);
   disk.delay = absl::Milliseconds(5);
   auto caller = Invoke(Request(leaves, "2", "resources/unsubscribe", R"({"uri":"res://a"})"));
   loop.RunReady();
@@ -191,13 +190,7 @@ TEST_F(DurableTest, ASeatThatItsAgentHasRemovedIsNotBackAfterARestart) {
 
 TEST_F(DurableTest, AFailingStoreDelaysNoUnsubscribe) {
   auto agent = Link();
-  const std::string stays = OpenSession("seat:" + kSeat);
-  const std::string leaves = OpenSession("seat:" + kSeat);
-  for (const std::string& session : {stays, leaves}) {
-    auto caller = Invoke(Request(session, "1", "resources/subscribe", R"({"uri":"res://a"})"));
-    agent->Result(agent->TakeDispatch(), 1, "{}");
-    loop.RunReady();
-  }
+  const auto [stays, leaves] = TwoSubscribed(*agent);
   disk.failing = true;
   store->OnDiskChanged();
   auto caller = Invoke(Request(leaves, "2", "resources/unsubscribe", R"({"uri":"res://a"})"));

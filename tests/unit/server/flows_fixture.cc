@@ -311,6 +311,12 @@ std::unique_ptr<Caller> FlowsTest::Invoke(v1::InvokeRequest request, bool pull) 
   return caller;
 }
 
+std::unique_ptr<Caller> FlowsTest::Streamed(const std::string& session, const std::string& id) {
+  auto request = Call(session, id);
+  request.set_open_stream_after_ms(0);
+  return Invoke(std::move(request));
+}
+
 std::unique_ptr<Listener> FlowsTest::Listen(const std::string& session, uint64_t stream,
                                             std::optional<uint64_t> after_n) {
   v1::ListenRequest request;

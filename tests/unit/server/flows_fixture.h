@@ -175,6 +175,8 @@ class FlowsTest : public testing::Test {
   v1::InvokeRequest Request(const std::string& session, const std::string& id, std::string method,
                             std::string params);
   std::unique_ptr<Caller> Invoke(v1::InvokeRequest request, bool pull = true);
+  // A call whose stream is open from its beginning.
+  std::unique_ptr<Caller> Streamed(const std::string& session, const std::string& id = "1");
   std::unique_ptr<Listener> Listen(const std::string& session, uint64_t stream,
                                    std::optional<uint64_t> after_n = std::nullopt);
   static v1::SendRequest CancelOf(const std::string& session, const std::string& id);

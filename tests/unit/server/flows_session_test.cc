@@ -28,9 +28,7 @@ TEST_F(FlowsTest, ASessionsIdOutlivesItsGraceButNotItsIdleTime) {
 TEST_F(FlowsTest, SuspensionCancelsWhatIsQueuedAndFreesTheLogs) {
   auto agent = Link();
   const std::string session = OpenSession();
-  auto request = Call(session);
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
+  auto caller = Streamed(session);
   agent->Queued(agent->TakeDispatch(), 1, 2);
   loop.RunReady();
   caller->Drop();

@@ -184,9 +184,7 @@ TEST_F(FlowsTest, ResumesAStreamAfterItsReaderIsLostWithoutGapOrDuplicate) {
 TEST_F(FlowsTest, AnOutcomeThatIsWholeInTheStoreIsSettledUnread) {
   auto agent = Link();
   const std::string session = OpenSession();
-  auto request = Call(session);
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
+  auto caller = Streamed(session);
   const v1::Dispatch call = agent->TakeDispatch();
   caller->Drop();
   agent->Result(call, 1);
@@ -198,9 +196,7 @@ TEST_F(FlowsTest, AnOutcomeThatIsWholeInTheStoreIsSettledUnread) {
 TEST_F(FlowsTest, NamingTheOutcomesIdSettlesACallWhoseBodyIsAtTheAgent) {
   auto agent = Link();
   const std::string session = OpenSession();
-  auto request = Call(session);
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
+  auto caller = Streamed(session);
   const v1::Dispatch call = agent->TakeDispatch();
   const std::string body(100'000, 'b');
   agent->BigResult(call, 1, body.size());
@@ -217,9 +213,7 @@ TEST_F(FlowsTest, NamingTheOutcomesIdSettlesACallWhoseBodyIsAtTheAgent) {
 TEST_F(FlowsTest, ASecondListenTakesTheStreamOver) {
   auto agent = Link();
   const std::string session = OpenSession();
-  auto request = Call(session);
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
+  auto caller = Streamed(session);
   auto first = Listen(session, 1, 0);
   ASSERT_TRUE(caller->end);
   EXPECT_TRUE(absl::IsAborted(*caller->end));
@@ -233,9 +227,7 @@ TEST_F(FlowsTest, ASecondListenTakesTheStreamOver) {
 TEST_F(FlowsTest, ALostReaderOfALargeResultGetsItFromItsBeginning) {
   auto agent = Link();
   const std::string session = OpenSession();
-  auto request = Call(session);
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
+  auto caller = Streamed(session);
   const v1::Dispatch call = agent->TakeDispatch();
   const std::string piece(64 << 10, 'p');
   agent->BigResult(call, 1, 2 * piece.size());
