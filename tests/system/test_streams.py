@@ -11,16 +11,12 @@ from pathlib import Path
 
 import black_hole
 from conftest import FULL, need
+from figures import percentile
 from mcp_http import McpClient
 from stage import BINARIES, COUNTING_SERVER, wait_until
 from test_memory import ALLOWED, open_files, resident_kib
 
 CROWD = Path(__file__).with_name("sse_crowd.py")
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def cpu_seconds(program):
