@@ -345,9 +345,8 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     durable_.Append(*call.stream, {std::move(outcome), by_agent ? call.outcome_n : 0, call.attempt},
                     DurableLog::Wait::kDurable);
     if (call.record_kept) Record(call);
-    if (!by_reference && (call.outcome_seen || call.step != CallStep::kSent)) {
-      // The stream has all of it, and its receipt becomes durable behind it. Of a call that goes on
-      // at its agent more comes, and is acknowledged as long as the call is known.
+    if (!by_reference && !call.goes_on()) {
+      // The stream has all of it, and its receipt becomes durable behind it.
       const CallId id = call.id;
       OnDelivered(id);
       return TellFollowers(id);
@@ -375,10 +374,12 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
 void CallFlow::OnDelivered(const CallId& id) {
   LiveCall* call = Find(id);
   if (call == nullptr || !call->ended) return;
-  // Without the agent's own outcome it goes on over there: settled when that comes. Of a call that
-  // was not sent, or not sent again, nothing more comes.
-  const bool nothing_comes = call->step != CallStep::kSent || call->outcome_seen;
-  if (nothing_comes && !call->job_open) SettleAtAgent(id, call->agent_id);
+  if (!call->goes_on()) {
+    if (!call->job_open) SettleAtAgent(id, call->agent_id);
+  } else if (AgentSession* link = agents_->LinkOf(call->agent_id)) {
+    // Settled when its own outcome comes, for which what nobody read must not take the room.
+    AckUnread(*link, id, call->attempt, call->have_n, call->event_body.received);
+  }
   Forget(*call);
 }
 
@@ -442,9 +443,9 @@ void CallFlow::OnReaderGone(Stream& stream) {
   stream.idle_since = Now();
   if (const auto id = CallId::From(stream.call_id)) {
     LiveCall* call = Find(*id);
-    if (call == nullptr || call->ended) return;
+    if (call == nullptr || !call->goes_on()) return;
     AckLater(*call);
-    AwaitClient(*call);
+    if (!call->ended) AwaitClient(*call);
   }
 }
 

@@ -139,10 +139,16 @@ void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent
     answer.mutable_error()->set_inline_(
         core::MakeErrorObject(core::kServerError, "the client of this call is gone"));
   }
+  AckUnread(link, id, event.attempt(), event.n(), 0);
+}
+
+void CallFlow::AckUnread(AgentSession& link, const CallId& id, uint32_t attempt, uint64_t n,
+                         uint64_t offset) {
   v1::AckEntry entry;
   entry.set_call_id(id.str());
-  entry.set_attempt(event.attempt());
-  entry.set_n(event.n());
+  entry.set_attempt(attempt);
+  entry.set_n(n);
+  entry.set_offset(offset);
   link.outbox().AckRaw(std::move(entry));
   link.ScheduleFlush();
 }
@@ -155,13 +161,8 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   if (call == nullptr) {
     const Execution* record = plane_.executions.Find(*id);
     if (record != nullptr && record->settled) return;
-    v1::AckEntry entry;
-    entry.set_call_id(chunk.call_id());
-    entry.set_attempt(chunk.attempt());
-    entry.set_n(chunk.n() - 1);
-    entry.set_offset(chunk.offset() + chunk.bytes().size());
-    link.outbox().AckRaw(std::move(entry));
-    return link.ScheduleFlush();
+    return AckUnread(link, *id, chunk.attempt(), chunk.n() - 1,
+                     chunk.offset() + chunk.bytes().size());
   }
   if (chunk.attempt() != call->attempt) return;
   const bool of_outcome = call->outcome_seen && chunk.n() == call->outcome_n;

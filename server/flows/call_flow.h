@@ -163,6 +163,9 @@ class CallFlow final : public AgentCalls {
   void OnMissing(LiveCall& call, const std::string& journal_id);
   void AckLater(LiveCall& call);
   std::pair<uint64_t, uint64_t> AckPoint(const LiveCall& call) const;
+  // What comes of a call that nobody reads any more.
+  void AckUnread(AgentSession& link, const CallId& id, uint32_t attempt, uint64_t n,
+                 uint64_t offset);
 
   void LeaveWaiting(const LiveCall& call);
   void CountStarted(LiveCall& call);

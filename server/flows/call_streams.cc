@@ -73,7 +73,7 @@ void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, st
 void CallFlow::OnReadable(Stream& stream) {
   const auto id = CallId::From(stream.call_id);
   LiveCall* call = id ? Find(*id) : nullptr;
-  if (call != nullptr && !call->ended && stream.reader == nullptr) AckLater(*call);
+  if (call != nullptr && call->goes_on() && stream.reader == nullptr) AckLater(*call);
 }
 
 void CallFlow::WakeReader(LiveCall& call) {

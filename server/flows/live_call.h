@@ -101,6 +101,8 @@ struct LiveCall {
   uint64_t outcome_n = 0;
   OutcomeBody body;
   bool ended = false;  // towards the caller
+  // After an end that is not its agent's own it goes on over there; what comes is acknowledged.
+  bool goes_on() const { return !ended || (step == CallStep::kSent && !outcome_seen); }
 
   InvokeSource* source = nullptr;
   std::shared_ptr<Stream> stream;

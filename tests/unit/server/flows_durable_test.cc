@@ -275,6 +275,73 @@ TEST_F(DurableTest, NothingOfAStreamIsShownBeforeItIsDurableButProgress) {
   EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
 }
 
+// The last event of the call that the agent has been told it may forget.
+uint64_t Acknowledged(FakeAgent& agent, const v1::Dispatch& call) {
+  uint64_t n = 0;
+  for (const auto& item : agent.TakeAll(v1::ServerItem::kAck)) {
+    for (const v1::AckEntry& entry : item.ack().entries()) {
+      if (entry.call_id() == call.call_id()) n = std::max(n, entry.n());
+    }
+  }
+  return n;
+}
+
+TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasReadIt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  caller->pulling = false;
+  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
+  loop.RunReady();
+  EXPECT_LT(Acknowledged(*agent, call), 5u) << "the client has not read them all";
+  EXPECT_TRUE(CancelRequest(session, "1"));
+  loop.RunReady();
+  EXPECT_LT(Acknowledged(*agent, call), 5u);
+  caller->pulling = true;
+  caller->Pull();
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::CANCELLED);
+  EXPECT_EQ(Acknowledged(*agent, call), 5u) << "or the agent waits for credit for good";
+}
+
+TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasGone) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  caller->pulling = false;
+  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
+  loop.RunReady();
+  EXPECT_TRUE(CancelRequest(session, "1"));
+  caller->Drop();
+  loop.RunReady();
+  EXPECT_EQ(Acknowledged(*agent, call), 5u);
+}
+
+TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsSessionHasEnded) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  caller->pulling = false;
+  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
+  loop.RunReady();
+  EXPECT_TRUE(CloseSession(session).ok());
+  caller->Drop();
+  loop.RunReady();
+  EXPECT_EQ(Acknowledged(*agent, call), 5u);
+  agent->Finish(call, 6, v1::CANCELLED, v1::CANCELLED_BY_CLIENT, v1::FINISHED);
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kSettle));
+}
+
 TEST_F(DurableTest, ACallAnsweredWithoutAStreamWaitsForNoDisk) {
   auto agent = Link();
   const std::string session = OpenSession();
