@@ -184,12 +184,18 @@ void SqliteStore::WriteMetrics(core::MetricsText& text) const {
 
 void SqliteStore::CommitSoon() {
   if (busy_ || committing_ || retry_timer_.pending()) return;
-  // At the end of this turn, so that all that a turn appends is one commit.
   committing_ = true;
-  loop_.Post(lifetime_.Wrap([this] {
+  auto commit = [this] {
     committing_ = false;
-    if (!busy_) Commit();
-  }));
+    Commit();
+  };
+  const absl::Time due = crowded_ ? handed_over_at_ + config_.spacing : absl::InfinitePast();
+  if (due > loop_.Now()) {
+    hold_timer_ = loop_.After(due - loop_.Now(), std::move(commit));
+  } else {
+    // At the end of this turn, so that all that a turn appends is one commit.
+    loop_.Post(lifetime_.Wrap(std::move(commit)));
+  }
 }
 
 void SqliteStore::Commit() {
@@ -228,6 +234,7 @@ void SqliteStore::OnCommitted(const absl::StatusOr<uint64_t>& log_bytes) {
   ++counts_.commits;
   counts_.log_bytes = *log_bytes;
   counts_.last_commit = loop_.Now() - handed_over_at_;
+  crowded_ = waiting_.size() > 1;
   SetWell();
   if (Tell(durable_, absl::OkStatus())) Next();
 }
@@ -245,7 +252,7 @@ void SqliteStore::Next() {
   if (busy_ || committing_ || retry_timer_.pending()) return;
   if (counts_.log_bytes >= kLogBytesMax && loop_.Now() >= tend_not_before_) return Tend();
   if (!pending_.empty()) {
-    if (!waiting_.empty() || pending_bytes_ >= kBatchBytes) return Commit();
+    if (!waiting_.empty() || pending_bytes_ >= kBatchBytes) return CommitSoon();
     hold_timer_ = loop_.After(config_.hold_max, [this] { Commit(); });
   }
   if (untended_ && !tend_timer_.pending()) TendAfter(kIdle);

@@ -28,6 +28,9 @@ struct SqliteStoreConfig {
   uint64_t pending_bytes_max = 256 << 20;
   // Changes that nobody waits for are collected for so long.
   absl::Duration hold_max = absl::Milliseconds(50);
+  // While several wait at a time, a commit begins no sooner after the one before, so that they
+  // share it. Who waits alone has it at once.
+  absl::Duration spacing = absl::Milliseconds(1);
   // A commit that takes longer counts as a failure until it is done.
   absl::Duration stall_max = absl::Seconds(10);
 };
@@ -110,13 +113,14 @@ class SqliteStore final : public Store {
 
   bool used_ = false;        // the file belongs to the disk's thread
   bool busy_ = false;        // a commit or tending is under way
-  bool committing_ = false;  // a commit will begin at the end of this turn of the loop
+  bool committing_ = false;  // a commit will begin, at the end of this turn of the loop or later
+  bool crowded_ = false;     // several were waiting when the last commit was done
   bool untended_ = true;
   absl::Status status_;
   absl::Status tending_status_;
   absl::Time tend_not_before_ = absl::InfinitePast();
   absl::Time failed_at_;
-  absl::Time handed_over_at_;
+  absl::Time handed_over_at_ = absl::InfinitePast();
   StoreGauges counts_;
 
   core::Timer hold_timer_;

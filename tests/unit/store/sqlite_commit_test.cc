@@ -76,9 +76,35 @@ TEST_F(SqliteCommit, WhatComesDuringACommitIsTheNextOne) {
   disk_.Step();
   loop_.RunReady();
   EXPECT_THAT(told_, ElementsAre("0: ok"));
+  loop_.RunFor(config_.spacing);
   Settle();
   EXPECT_EQ(told_.size(), 101u);
   EXPECT_EQ(store_->gauges().commits, 2u);
+}
+
+TEST_F(SqliteCommit, WhereSeveralWaitTheyShareCommitsThatBeginASpacingApart) {
+  Open();
+  Note("0", Put("key0", "v"));
+  loop_.RunReady();
+  Note("1", Put("key1", "v"));
+  disk_.Step();
+  loop_.RunFor(config_.spacing / 2);
+  EXPECT_EQ(disk_.waiting(), 0u) << "two waited at a time";
+  Note("2", Put("key2", "v"));
+  loop_.RunFor(config_.spacing / 2);
+  EXPECT_EQ(disk_.waiting(), 1u);
+  Settle();
+  EXPECT_THAT(told_, ElementsAre("0: ok", "1: ok", "2: ok"));
+  EXPECT_EQ(store_->gauges().commits, 2u);
+}
+
+TEST_F(SqliteCommit, WhoWaitsAloneWaitsForNoOther) {
+  Open();
+  for (int i = 0; i < 3; ++i) {
+    Note("key", Put("key", fmt::format("{}", i)));
+    Settle();
+    EXPECT_EQ(told_.size(), i + 1u);
+  }
 }
 
 TEST_F(SqliteCommit, TheNewestValueOfAKeyIsKeptAndAnEmptyOneErases) {
