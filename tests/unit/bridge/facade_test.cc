@@ -54,6 +54,83 @@ TEST_F(FacadeCalls, ListTheGoldenBytes) {
   EXPECT_LE(tools, 16u);
 }
 
+// What a document of the answers may be, as far as the schemas of the list go.
+void ExpectFits(std::string_view schema, std::string_view value, const std::string& where) {
+  const std::string type = core::FindString(schema, "type").value_or("");
+  if (type == "object") {
+    ASSERT_TRUE(core::IsObject(value)) << where;
+    if (const auto required = core::FindMember(schema, "required")) {
+      (void)core::ForEachElement(*required, [&](std::string_view name) {
+        EXPECT_TRUE(core::FindMember(value, *core::DecodeString(name))) << where << name;
+        return true;
+      });
+    }
+    (void)core::ForEachMember(value, [&](const core::JsonMember& member) {
+      const std::string key(member.key);
+      if (const auto inner = core::FindPath(schema, {"properties", key})) {
+        ExpectFits(*inner, member.value, where + "." + key);
+      }
+      return true;
+    });
+  } else if (type == "array") {
+    ASSERT_TRUE(core::IsArray(value)) << where;
+    (void)core::ForEachElement(value, [&](std::string_view element) {
+      ExpectFits(*core::FindMember(schema, "items"), element, where + "[]");
+      return true;
+    });
+  } else if (type == "string") {
+    EXPECT_TRUE(core::IsString(value)) << where;
+  } else if (type == "integer") {
+    EXPECT_TRUE(core::IsNumber(value)) << where;
+  } else if (type == "boolean") {
+    EXPECT_TRUE(value == "true" || value == "false") << where;
+  } else {
+    EXPECT_EQ(schema, "{}") << where;
+  }
+}
+
+TEST_F(FacadeCalls, FitTheOutputSchemasOfTheList) {
+  plane_.tools = {Hit("maya", "bake"), Hit("maya", "carve", false)};
+  plane_.instances = {Row("maya-1", "aabb")};
+  const std::string list =
+      PostIn(Open(), R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})")->body;
+  const auto check = [&](const std::string& tool, const std::string& arguments) {
+    (void)core::ForEachElement(*core::FindPath(list, {"result", "tools"}), [&](auto row) {
+      if (core::FindString(row, "name") != tool) return true;
+      const auto schema = core::FindMember(row, "outputSchema");
+      EXPECT_TRUE(schema) << tool;
+      const std::string body = Tool(tool, arguments)->body;
+      const auto document = core::FindPath(body, {"result", "structuredContent"});
+      EXPECT_TRUE(document) << tool << body;
+      if (!schema || !document) return false;
+      ExpectFits(*schema, *document, tool);
+      const auto content = core::FindPath(body, {"result", "content"});
+      (void)core::ForEachElement(*content, [&](std::string_view block) {
+        EXPECT_EQ(core::FindString(block, "text"), *document) << "the same beside it";
+        return true;
+      });
+      return false;
+    });
+  };
+  check("search_tools", "{}");
+  check("describe_tool", R"({"tool_slug":"maya.1f2e3d4c.bake"})");
+  check("describe_tool", R"({"tool_slug":"maya.00000000.x"})");
+  check("list_instances", "{}");
+  check("load_skill", R"({"skill_name":"modeling"})");
+  const std::string job = R"({"job_id":"00112233445566778899aabbccddeeff"})";
+  for (const char* tool : {"jobs_get_status", "jobs_wait", "jobs_cancel"}) check(tool, job);
+}
+
+TEST_F(FacadeCalls, AreTheSameBytesForTheSameSeats) {
+  plane_.tools = {Hit("maya", "bake"), Hit("maya", "carve", false)};
+  const std::string first = Tool("search_tools", R"({"query":"b"})")->body;
+  loop_.RunFor(absl::Minutes(3));
+  session_ = Open();
+  EXPECT_EQ(Tool("search_tools", R"({"query":"b"})")->body, first);
+  EXPECT_EQ(Tool("describe_tool", R"({"tool_slug":"maya.1f2e3d4c.bake"})")->body,
+            Tool("describe_tool", R"({"tool_slug":"maya.1f2e3d4c.bake"})")->body);
+}
+
 TEST_F(FacadeCalls, HaveOnePageOfTools) {
   EXPECT_NE(
       PostIn(Open(), R"({"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}})")
