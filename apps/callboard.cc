@@ -44,6 +44,7 @@ int Main(int argc, char** argv) {
   AddCallVerb(app, cli);
   AddDoctorVerb(app, cli);
   AddClientConfigVerb(app, cli);
+  AddMcpStdioVerb(app, cli);
   AddConfigVerb(app, cli);
   app.add_subcommand("version", "Print the version")->callback([&cli] {
     cli.run = [] {

@@ -1,4 +1,5 @@
-// Where the control plane is: the command line, the environment, a file, or the usual place.
+// Where the control plane and its MCP are: the command line, the environment, a file, or the usual
+// place.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 namespace callboard::apps {
 
 struct ControlPlaneAddress {
-  std::string address;  // HOST:PORT
+  std::string address;  // HOST:PORT; of FindMcpUrl an URL
   std::string source;   // "--address", "CALLBOARD_CONTROL_PLANE", a file's path, "default"
 };
 
@@ -16,5 +17,10 @@ struct ControlPlaneAddress {
 // ./callboard.toml, the same in callboard/config.toml below $XDG_CONFIG_HOME or ~/.config, and
 // 127.0.0.1:9766. InvalidArgument: a file that was looked into is broken. Main thread only.
 absl::StatusOr<ControlPlaneAddress> FindControlPlane(const std::string& flag);
+
+// Where MCP is served: the first of `flag`, $CALLBOARD_URL, `url` in the same files, and
+// http://127.0.0.1:9765/mcp.
+inline constexpr const char* kDefaultMcpUrl = "http://127.0.0.1:9765/mcp";
+absl::StatusOr<ControlPlaneAddress> FindMcpUrl(const std::string& flag);
 
 }  // namespace callboard::apps

@@ -21,7 +21,7 @@ std::string_view KnownClients() {
 }
 
 absl::StatusOr<ClientConfig> MakeClientConfig(std::string_view client, std::string_view name,
-                                              std::string_view url) {
+                                              std::string_view url, std::string_view program) {
   const std::string http = core::JsonObject().String("type", "http").String("url", url).Take();
   if (client == "claude-code") {
     return ClientConfig{Nested("mcpServers", name, http),
@@ -33,15 +33,14 @@ absl::StatusOr<ClientConfig> MakeClientConfig(std::string_view client, std::stri
     return ClientConfig{
         Nested("mcpServers", name,
                core::JsonObject()
-                   .String("command", "npx")
-                   .Raw("args", fmt::format(R"(["-y","mcp-remote",{},"--allow-http","--transport",)"
-                                            R"("http-only"])",
-                                            core::QuoteJson(url)))
+                   .String("command", program)
+                   .Raw("args", fmt::format(R"(["mcp-stdio","--url",{}])", core::QuoteJson(url)))
                    .Take()),
         "Into claude_desktop_config.json (Settings, Developer, Edit Config). Claude Desktop "
         "starts\n"
-        "stdio programs only, and this version of Callboard has no stdio face: mcp-remote (needs\n"
-        "Node.js) stands between them. Claude Desktop gives up a call after about 60 s."};
+        "stdio programs only: this one survives restarts of callboardd on its behalf. Claude "
+        "Desktop\n"
+        "gives up a call after about 60 s; long ones are answered with a job before."};
   }
   if (client == "cursor") {
     return ClientConfig{Nested("mcpServers", name, core::JsonObject().String("url", url).Take()),

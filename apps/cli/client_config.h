@@ -13,9 +13,10 @@ struct ClientConfig {
   std::string advice;   // for a person: which file, which command, what to know
 };
 
-// InvalidArgument names the clients that are known.
+// `program`: the path of this program, for clients that speak stdio only. InvalidArgument names the
+// clients that are known.
 absl::StatusOr<ClientConfig> MakeClientConfig(std::string_view client, std::string_view name,
-                                              std::string_view url);
+                                              std::string_view url, std::string_view program);
 std::string_view KnownClients();
 
 }  // namespace callboard::apps

@@ -1,10 +1,12 @@
 // `callboard config check` and `callboard client-config`: configuration of ours and of clients.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "apps/agent_settings.h"
 #include "apps/bridge_settings.h"
+#include "apps/cli/address.h"
 #include "apps/cli/client_config.h"
 #include "apps/cli/seat_table.h"
 #include "apps/cli/verbs.h"
@@ -50,12 +52,15 @@ int Check(const Cli& cli, const CheckOptions& options) {
 
 struct ClientOptions {
   std::string client;
-  std::string url = "http://127.0.0.1:9765/mcp";
+  std::string url = kDefaultMcpUrl;
   std::string name = "callboard";
 };
 
 int Client(const ClientOptions& options) {
-  auto config = MakeClientConfig(options.client, options.name, options.url);
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  auto config =
+      MakeClientConfig(options.client, options.name, options.url, error ? "callboard" : program);
   if (!config.ok()) return Fail(config.status());
   Say(config->advice);
   std::fflush(stderr);

@@ -38,6 +38,7 @@ void AddToolsVerbs(CLI::App& app, Cli& cli);        // tools search, describe
 void AddCallVerb(CLI::App& app, Cli& cli);          // call
 void AddDoctorVerb(CLI::App& app, Cli& cli);        // doctor
 void AddClientConfigVerb(CLI::App& app, Cli& cli);  // client-config
+void AddMcpStdioVerb(CLI::App& app, Cli& cli);      // mcp-stdio
 void AddConfigVerb(CLI::App& app, Cli& cli);        // config check
 void AddCompletionVerb(CLI::App& app, Cli& cli);    // completion
 

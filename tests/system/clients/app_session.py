@@ -1,6 +1,6 @@
 """One session on the facade with a Python client: what was negotiated, the tools, one call; one JSON line a fact.
 
-  app_session.py v1|v2|fastmcp URL
+  app_session.py v1|v2|fastmcp URL | app_session.py v2-stdio COMMAND [ARGUMENT...]
 """
 
 import json
@@ -19,7 +19,7 @@ def tell_all(revision, tools, result):
     tell("text", "\n".join(getattr(block, "text", "") for block in result.content))
 
 
-async def main(kind, url):
+async def main(kind, url, *arguments):
     if kind == "v1":
         from mcp import ClientSession
         from mcp.client.streamable_http import streamablehttp_client
@@ -28,9 +28,10 @@ async def main(kind, url):
                 hello = await session.initialize()
                 tell_all(hello.protocolVersion, (await session.list_tools()).tools,
                          await session.call_tool("list_instances", {}))
-    elif kind == "v2":
+    elif kind in ("v2", "v2-stdio"):
         import mcp
-        async with mcp.Client(url) as client:
+        server = url if kind == "v2" else mcp.StdioServerParameters(command=url, args=list(arguments))
+        async with mcp.Client(server) as client:
             tell_all(client.protocol_version, (await client.list_tools()).tools,
                      await client.call_tool("list_instances", {}))
     else:

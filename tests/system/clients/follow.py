@@ -1,18 +1,21 @@
 """One call of the official Python client, with all that comes before its result, and news after it; one JSON line a fact.
 
-  follow.py URL TOOL JSON-ARGUMENTS FOLDER
+  follow.py URL|COMMAND TOOL JSON-ARGUMENTS FOLDER
 
+COMMAND is a JSON list: a server on stdio, which has no session id to tell.
 log and progress are told by their number, asked by the question, which is answered with its own number. When there is a file
 FOLDER/news, the tool `feed` is called, and the client ends when the log message 0 has come on the stream of its session.
 """
 
 import json
 import sys
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
-from mcp import ClientSession, types
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 
 
@@ -29,7 +32,18 @@ async def on_ask(_context, params):
     return types.ElicitResult(action="accept", content={"n": int(params.message)})
 
 
-async def main(url, tool, arguments, folder):
+@asynccontextmanager
+async def connect(server):
+    if not server.startswith("["):
+        async with streamablehttp_client(server) as streams:
+            yield streams
+    else:
+        command, *arguments = json.loads(server)
+        async with stdio_client(StdioServerParameters(command=command, args=arguments)) as streams:
+            yield *streams, lambda: None
+
+
+async def main(server, tool, arguments, folder):
     news = anyio.Event()
 
     async def on_log(params):
@@ -37,7 +51,7 @@ async def main(url, tool, arguments, folder):
             return news.set()
         tell("log", params.data["n"])
 
-    async with streamablehttp_client(url) as (read, write, session_id):
+    async with connect(server) as (read, write, session_id):
         async with ClientSession(read, write, logging_callback=on_log,
                                  elicitation_callback=on_ask) as session:
             await session.initialize()

@@ -69,16 +69,25 @@ TEST(ExitCodes, TellAnUnknownOutcomeFromAFailedCall) {
 }
 
 TEST(ClientConfig, QuotesWhatItIsGiven) {
-  auto config = MakeClientConfig("vscode", "my \"board\"", "http://h/mcp");
+  auto config = MakeClientConfig("vscode", "my \"board\"", "http://h/mcp", "/opt/callboard");
   ASSERT_TRUE(config.ok());
   EXPECT_TRUE(core::ValidateJson(config->content).ok()) << config->content;
-  EXPECT_FALSE(MakeClientConfig("emacs", "a", "b").ok());
+  EXPECT_FALSE(MakeClientConfig("emacs", "a", "b", "c").ok());
   for (const char* client : {"windsurf", "opencode"}) {
-    auto one = MakeClientConfig(client, "callboard", "http://h/mcp");
+    auto one = MakeClientConfig(client, "callboard", "http://h/mcp", "/opt/callboard");
     ASSERT_TRUE(one.ok());
     EXPECT_TRUE(core::ValidateJson(one->content).ok()) << one->content;
     EXPECT_NE(one->content.find("http://h/mcp"), std::string::npos);
   }
+}
+
+TEST(ClientConfig, StartsTheStdioFaceForAClientThatSpeaksNothingElse) {
+  auto config = MakeClientConfig("claude-desktop", "callboard", "http://h/mcp", "/opt/callboard");
+  ASSERT_TRUE(config.ok());
+  EXPECT_NE(config->content.find(
+                R"({"command":"/opt/callboard","args":["mcp-stdio","--url","http://h/mcp"]})"),
+            std::string::npos)
+      << config->content;
 }
 
 TEST(Settings, TellTheHeartbeatThatFollowsFromThePath) {

@@ -1,0 +1,66 @@
+// Tests of how a client's bytes become lines.
+#include "apps/stdio/line_splitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace callboard::apps {
+namespace {
+
+using testing::ElementsAre;
+
+class Lines : public testing::Test {
+ protected:
+  void Feed(std::string_view bytes) {
+    splitter.Feed(
+        bytes, [this](std::string line) { lines.push_back(std::move(line)); },
+        [this](LineSplitter::TooLong line) { too_long.push_back(std::move(line)); });
+  }
+  LineSplitter splitter{20'000};
+  std::vector<std::string> lines;
+  std::vector<LineSplitter::TooLong> too_long;
+};
+
+TEST_F(Lines, AreTheSameWhereverTheBytesAreCut) {
+  const std::string bytes = "{\"a\":1}\r\n\n  \n[2]\n";
+  Feed(bytes);
+  for (const char c : bytes) Feed(std::string(1, c));
+  EXPECT_THAT(lines, ElementsAre(R"({"a":1})", "[2]", R"({"a":1})", "[2]"));
+}
+
+TEST_F(Lines, EndWithTheInput) {
+  Feed("one\ntwo");
+  splitter.End([this](std::string line) { lines.push_back(std::move(line)); },
+               [](LineSplitter::TooLong) { FAIL(); });
+  EXPECT_THAT(lines, ElementsAre("one", "two"));
+}
+
+TEST_F(Lines, ThatAreTooLongAreSkippedWhole) {
+  const std::string large(1'000'000, 'x');
+  Feed(R"({"jsonrpc":"2.0","id":"seven","method":"m","params":")" + large);
+  Feed(large + "\"}\nnext\n");
+  EXPECT_THAT(lines, ElementsAre("next"));
+  ASSERT_EQ(too_long.size(), 1u);
+  EXPECT_EQ(too_long[0].bytes, 2'000'055u);
+  EXPECT_LE(too_long[0].head.size() + too_long[0].tail.size(), 8192u);
+  EXPECT_EQ(FindIdAtEdges(too_long[0]), R"("seven")");
+}
+
+TEST_F(Lines, ThatAreTooLongAreKnownByAnIdBehindTheirParams) {
+  const std::string large(30'000, 'x');
+  Feed(R"({"method":"m","params":{"id":5,"x":")" + large +
+       R"("},"jsonrpc":"2.0","id":12})"
+       "\n");
+  Feed(R"({"method":"m","params":{"x":")" + large +
+       R"(","id":5}})"
+       "\n");
+  ASSERT_EQ(too_long.size(), 2u);
+  EXPECT_EQ(FindIdAtEdges(too_long[0]), "12");
+  EXPECT_EQ(FindIdAtEdges(too_long[1]), "") << "that is the id of something else";
+}
+
+}  // namespace
+}  // namespace callboard::apps
