@@ -32,7 +32,7 @@ struct FaceConfig {
   size_t notes_max = 1024;
   size_t note_bytes_max = 16 * 1024 * 1024;
   absl::Duration note_timeout = absl::Seconds(15);
-  // Requests of the server that the client has not answered; the oldest are forgotten.
+  // Requests of the server that the client has not answered; beyond, one is forgotten for each.
   size_t asks_max = 1024;
   // Names of tools that may run twice, and URIs that are subscribed to, for a new session.
   size_t names_max = 4096;

@@ -42,8 +42,7 @@ class StdioFace::Goodbye final : private AnswerSink {
   void OnEvent(AnswerEvent) override {}
   void OnEnd(AnswerEnd) override { Over(); }
   void Over() {
-    auto over = std::move(over_);
-    over();
+    if (auto over = std::exchange(over_, nullptr)) over();
   }
 
   absl::AnyInvocable<void()> over_;
@@ -52,13 +51,13 @@ class StdioFace::Goodbye final : private AnswerSink {
 };
 
 StdioFace::StdioFace(core::EventLoop& loop, core::Random& random, McpTransport& transport,
-                     LineOutput& output, FaceConfig config, std::string place,
+                     LineOutput& output, const FaceConfig& config, std::string place,
                      absl::AnyInvocable<void()> done)
     : loop_(loop),
       random_(random),
       transport_(transport),
       output_(output),
-      config_(std::move(config)),
+      config_(config),
       place_(std::move(place)),
       done_(std::move(done)),
       reconnector_(loop, config_.reconnect, *this),
@@ -280,7 +279,7 @@ void StdioFace::EndIfDone() {
 }
 
 void StdioFace::Farewell() {
-  if (done_ == nullptr || goodbye_ != nullptr) return;
+  if (std::exchange(parting_, true)) return;
   const bool open = connected();
   const Reconnector::Counts& counts = reconnector_.counts();
   core::LogInfo("stdio_ends", {{"session", session_.session},

@@ -35,7 +35,7 @@ class StdioFace final : public ClientRequest::Owner, private Reconnector::Host {
   // `place`: the URL, for messages. `done` is called once, when the session has ended after
   // OnInputEnd() or Stop(); it may destroy the face.
   StdioFace(core::EventLoop& loop, core::Random& random, McpTransport& transport,
-            LineOutput& output, FaceConfig config, std::string place,
+            LineOutput& output, const FaceConfig& config, std::string place,
             absl::AnyInvocable<void()> done);
   ~StdioFace() override;
 
@@ -134,7 +134,8 @@ class StdioFace final : public ClientRequest::Owner, private Reconnector::Host {
   std::unique_ptr<SessionAttempt> attempt_;
 
   bool paused_ = false;
-  bool ending_ = false;
+  bool ending_ = false;   // nothing more is taken from the client
+  bool parting_ = false;  // nor from the server
   core::Timer end_timer_;
   class Goodbye;
   std::unique_ptr<Goodbye> goodbye_;

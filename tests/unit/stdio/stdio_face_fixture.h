@@ -189,13 +189,13 @@ class StdioFaceTest : public testing::Test {
   core::SeededRandom random{1};
   PlayedTransport transport;
   PlayedOutput output;
-  bool done = false;
+  int done = 0;  // how often it was told
   FaceConfig config;
   std::unique_ptr<StdioFace> face = Make();
 
   std::unique_ptr<StdioFace> Make() {
     return std::make_unique<StdioFace>(loop, random, transport, output, config,
-                                       "http://127.0.0.1:9765/mcp", [this] { done = true; });
+                                       "http://127.0.0.1:9765/mcp", [this] { ++done; });
   }
 };
 

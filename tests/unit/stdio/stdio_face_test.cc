@@ -222,11 +222,11 @@ TEST_F(StdioFaceTest, EndsTheSessionWhenTheInputEnds) {
   Connect();
   face->OnInputEnd();
   loop.RunReady();
-  EXPECT_FALSE(done);
+  EXPECT_EQ(done, 0);
   EXPECT_EQ(Open("", "DELETE")->session.session, "s1");
   Open("", "DELETE")->Refuse(200);
   loop.RunReady();
-  EXPECT_TRUE(done);
+  EXPECT_EQ(done, 1);
 }
 
 TEST_F(StdioFaceTest, WaitsAMomentForAnswersWhenTheInputEnds) {
@@ -240,14 +240,30 @@ TEST_F(StdioFaceTest, WaitsAMomentForAnswersWhenTheInputEnds) {
   EXPECT_EQ(Heard().size(), 1u);
   EXPECT_EQ(Count("", "DELETE"), 1u);
   Run(absl::Seconds(1));
-  EXPECT_TRUE(done) << "a server that does not answer is not waited for";
+  EXPECT_EQ(done, 1) << "a server that does not answer is not waited for";
 }
 
 TEST_F(StdioFaceTest, StopsAtOnceAndWithoutASessionWithoutAWord) {
   face->Stop();
   loop.RunReady();
-  EXPECT_TRUE(done);
+  EXPECT_EQ(done, 1);
   EXPECT_TRUE(transport.requests.empty());
+}
+
+TEST_F(StdioFaceTest, EndsOnceHoweverOftenItIsTold) {
+  face->OnInputEnd();
+  face->Stop();
+  face->Stop();
+  Run(absl::Seconds(2));
+  EXPECT_EQ(done, 1);
+  face = Make();
+  Connect();
+  face->Stop();
+  face->Stop();
+  EXPECT_EQ(Count("", "DELETE"), 1u);
+  Run(absl::Seconds(2));
+  EXPECT_EQ(Count("", "DELETE"), 1u);
+  EXPECT_EQ(done, 2);
 }
 
 TEST_F(StdioFaceTest, StopsInTheMiddleOfACall) {
@@ -257,7 +273,7 @@ TEST_F(StdioFaceTest, StopsInTheMiddleOfACall) {
   EXPECT_EQ(call->sink, nullptr);
   EXPECT_EQ(Count("", "DELETE"), 1u);
   Run(absl::Seconds(1));
-  EXPECT_TRUE(done);
+  EXPECT_EQ(done, 1);
   EXPECT_THAT(Heard(), IsEmpty());
 }
 
