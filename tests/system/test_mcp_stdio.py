@@ -122,7 +122,7 @@ def test_a_session_of_an_official_client(stage, client, fixture_command):
     assert values(program, "connected")[0]["revision"] == "2025-11-25"
     results = values(program, "result")
     assert results[0] == "This is a simple text response for testing."
-    assert values(program, "progress") == [0, 50, 100]
+    assert values(program, "progress")[:2] == [0, 50]  # of the last, see check_told
     assert "Paris" in results[2]
     assert values(program, "asked") == ["who?"] and "accept" in results[3]
     assert values(program, "closed") == [True]
