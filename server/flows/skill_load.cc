@@ -23,6 +23,12 @@ bool HasStub(const ToolList* list, std::string_view skill) {
                      [&](const ToolInfo& tool) { return tool.unloaded_skill == skill; });
 }
 
+// Whether it is the control plane that cannot serve, not the seat.
+bool IsOurs(v1::Reason reason) {
+  return reason == v1::DRAINING || reason == v1::STORE_UNAVAILABLE ||
+         reason == v1::CONTROL_PLANE_RESTARTED;
+}
+
 // What the outcome of a call that brought no result means to whoever asked for the skill.
 absl::Status StatusOf(const v1::CallOutcome& outcome, const std::string& body) {
   const std::string what = fmt::format("load_skill: {}", outcome.message().empty()
@@ -36,7 +42,9 @@ absl::Status StatusOf(const v1::CallOutcome& outcome, const std::string& body) {
     case v1::RPC_ERROR:
       return core::MakeError(absl::StatusCode::kFailedPrecondition, what);
     case v1::REJECTED:
-      return core::MakeError(absl::StatusCode::kUnavailable, what);
+      return core::MakeError(IsOurs(outcome.reason()) ? absl::StatusCode::kUnavailable
+                                                      : absl::StatusCode::kFailedPrecondition,
+                             what);
     default:
       return core::MakeError(absl::StatusCode::kAborted, what);
   }

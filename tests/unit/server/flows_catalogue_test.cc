@@ -1,5 +1,6 @@
 // Lists of seats, watching them, and loading a skill.
 #include "core/runtime/digest.h"
+#include "gmock/gmock.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -190,6 +191,26 @@ TEST_F(FlowsTest, LoadSkillEndsWithoutANewListAfterItsBound) {
   loop.RunFor(absl::Seconds(5));
   ASSERT_TRUE(reply);
   EXPECT_EQ((*reply)->new_tools_size(), 0);
+}
+
+TEST_F(FlowsTest, ASkillThatItsSeatRefusesToLoadIsNoFaultOfTheControlPlane) {
+  auto agent = Link();
+  const std::string digest = GiveList(*agent, "d1", kStub);
+  v1::LoadSkillRequest request;
+  request.set_skill("rigging");
+  request.set_session_id(OpenSession());
+  auto first = Invoke(Call(request.session_id()));
+  agent->Result(agent->TakeDispatch(), 1);
+  agent->TellState(2, digest);
+  loop.RunReady();
+  std::optional<absl::Status> refused;
+  plane->LoadSkill(request, [&](const absl::StatusOr<v1::LoadSkillResponse>& reply) {
+    refused = reply.status();
+  });
+  loop.RunReady();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code(), absl::StatusCode::kFailedPrecondition) << *refused;
+  EXPECT_THAT(refused->message(), testing::HasSubstr("has been restarted"));
 }
 
 TEST_F(FlowsTest, DestroyingThePlaneWhileASkillIsLoadingIsSilent) {
