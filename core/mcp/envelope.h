@@ -20,6 +20,10 @@ inline constexpr std::string_view kMetaLogLevel = "io.modelcontextprotocol/logLe
 inline constexpr std::string_view kMetaServerInfo = "io.modelcontextprotocol/serverInfo";
 inline constexpr std::string_view kMetaSubscriptionId = "io.modelcontextprotocol/subscriptionId";
 
+// The extension for tasks, in capabilities.extensions, and what tells of the state of one.
+inline constexpr std::string_view kTasks = "io.modelcontextprotocol/tasks";
+inline constexpr std::string_view kTaskNotice = "notifications/tasks";
+
 // Raw JSON but for the log level, decoded; views into the params they were read from.
 struct Envelope {
   std::string_view capabilities;  // an object

@@ -151,4 +151,9 @@ std::string MakeErrorObject(int code, std::string_view message, std::string_view
   return error.Take();
 }
 
+std::string MakeToolError(std::string_view message) {
+  return fmt::format(R"({{"content":[{{"type":"text","text":{}}}],"isError":true}})",
+                     QuoteJson(message));
+}
+
 }  // namespace callboard::core

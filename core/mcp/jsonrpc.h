@@ -19,6 +19,7 @@ inline constexpr int kInternalError = -32603;
 inline constexpr int kServerError = -32000;
 inline constexpr int kSessionNotFound = -32001;
 inline constexpr int kResourceNotFound = -32002;
+inline constexpr int kUrlElicitationRequired = -32042;
 // Of the revisions without sessions.
 inline constexpr int kHeaderMismatch = -32020;
 inline constexpr int kMissingCapability = -32021;
@@ -52,5 +53,8 @@ std::string MakeErrorResponse(std::string_view raw_id, int code, std::string_vie
 std::string MakeRawErrorResponse(std::string_view raw_id, std::string_view raw_error);
 // The error object alone: {"code":..,"message":..[,"data":..]}.
 std::string MakeErrorObject(int code, std::string_view message, std::string_view raw_data = {});
+// The result of a tool call that has failed:
+// {"content":[{"type":"text","text":..}],"isError":true}
+std::string MakeToolError(std::string_view message);
 
 }  // namespace callboard::core

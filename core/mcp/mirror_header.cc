@@ -76,9 +76,9 @@ absl::StatusOr<std::string> DecodeMirrorHeader(std::string_view value) {
 }
 
 std::string EncodeMirrorHeader(std::string_view text) {
-  if (IsPrintable(text) && Trimmed(text).size() == text.size() && !IsEncoded(text)) {
-    return std::string(text);
-  }
+  const bool plain = IsPrintable(text) && text.find('\t') == text.npos &&
+                     Trimmed(text).size() == text.size() && !IsEncoded(text);
+  if (plain) return std::string(text);
   return fmt::format("{}{}{}", kBegin, absl::Base64Escape(ToAbsl(text)), kEnd);
 }
 
