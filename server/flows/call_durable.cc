@@ -67,6 +67,8 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
     }
     stored.set_ask_id(std::to_string(ask_n));
   }
+  for (const auto& [ask_n, request] : call.parked) (*record.mutable_parked())[ask_n] = request;
+  if (call.was_parked) record.set_parked_binding(call.parked_binding);
   record.set_outcome_n(call.outcome_n);
   record.set_job_open(call.job_open);
   if (call.cancel_by != absl::InfiniteFuture()) record.set_cancel_reason(call.cancel_reason);
@@ -204,6 +206,9 @@ void CallFlow::RestoreOpen(LiveCall& call, const v1::CallRecord& record) {
     call.answers[ask_n] = answer;
     call.asks.erase(ask_n);
   }
+  call.parked_binding = record.parked_binding();
+  call.was_parked = !call.parked_binding.empty();
+  for (const auto& [ask_n, request] : record.parked()) call.parked[ask_n] = request;
   if (!record.journal_id().empty()) {
     call.former = true;
     call.step = CallStep::kSent;

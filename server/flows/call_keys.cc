@@ -20,8 +20,16 @@ std::string CallFlow::KeyScope(const LiveCall& call, const Session* session) con
   // Without a principal nobody but the session itself can mean the same.
   const std::string whose = owner.empty() ? fmt::format("session {}", request.session_id())
                                           : fmt::format("principal {}", owner);
-  return fmt::format("{}\n{}\n{}\n{}\n{}", whose, call.seat_id, request.method(), call.tool,
-                     request.idempotency_key());
+  std::string scope = fmt::format("{}\n{}\n{}\n{}\n{}", whose, call.seat_id, request.method(),
+                                  call.tool, request.idempotency_key());
+  // Each round of a request that is asked for input is a call of its own (MCP 2026-07-28).
+  std::string round;
+  for (const char* member : {"inputResponses", "requestState"}) {
+    if (!request.has_client()) break;
+    round.append(core::FindMember(request.params(), member).value_or(""));
+  }
+  if (!round.empty()) scope.append("\n").append(core::Sha256Hex(round));
+  return scope;
 }
 
 std::string CallFlow::ArgumentsDigest(const LiveCall& call) {

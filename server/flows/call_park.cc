@@ -70,6 +70,17 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
                   fmt::format("the client does not offer '{}'", ask.method()));
   }
   const bool there = call.source != nullptr || call.was_parked;
+  // What a former control plane has been told, and this one knows by its record.
+  if (call.parked.contains(n)) return;
+  if (const auto said = call.answers.find(n); said != call.answers.end()) {
+    AgentSession* link = agents_->LinkOf(call.agent_id);
+    if (link != nullptr && call.step == CallStep::kSent) SendAnswer(*link, call, n, said->second);
+    return;
+  }
+  if (ask.method() == "elicitation/create" && core::FindString(params, "mode") == "url" &&
+      !core::FindPath(call.request.client().capabilities(), {"elicitation", "url"})) {
+    return refuse(core::kInvalidParams, "the client does not open URLs (elicitation.url)");
+  }
   if (call.ended || !there || call.asks.size() >= kAsksMax || call.parked_binding.empty() ||
       !MayBeParked(call.request.method())) {
     return refuse(core::kServerError,
@@ -84,7 +95,11 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
   call.asks.insert(n);
   call.parked[n] = std::move(request);
   // Of one that is parked its client learns when it comes back.
-  if (call.source != nullptr) Park(call);
+  if (call.source != nullptr) {
+    Park(call);
+  } else {
+    Record(call);
+  }
 }
 
 void CallFlow::Park(LiveCall& call) {
@@ -105,6 +120,9 @@ void CallFlow::Park(LiveCall& call) {
                                           .Take());
   // For its reader that is the end; the call goes on without one.
   call.was_parked = true;
+  // A control plane that takes over knows what was asked. One that is killed before this is stored
+  // says that the call was interrupted.
+  Record(call);
   call.accept_at = absl::InfiniteFuture();
   InvokeSource* const source = std::exchange(call.source, nullptr);
   if (auto stream = std::exchange(call.stream, nullptr)) {
@@ -133,9 +151,9 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
     if (plane_.executions.Find(parked->call) != nullptr) {
       return std::make_unique<KeyedSource>(*this, parked->call, request.client_request_id());
     }
-    return fail(core::kInternalError,
-                "the call was interrupted while its client was asked: the control plane was "
-                "restarted; whether it has run is not known",
+    return fail(core::kInvalidParams,
+                "requestState belongs to a call that was interrupted while its client was asked: "
+                "the control plane was restarted; whether it has run is not known",
                 v1::UNKNOWN);
   }
   if (call->source != nullptr) {
@@ -158,6 +176,8 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
     call->parked.erase(n);
     AnswerAsk(*call, n, std::string(response), "");
   }
+  // Whoever takes over says the answers again, and asks for none of them.
+  if (!answered.empty()) Record(*call);
   *call->request.mutable_client() = request.client();
   call->request.set_log_level(request.log_level());
   call->request.set_on_detach(request.on_detach());

@@ -113,7 +113,7 @@ struct LiveCall {
   // and what its next request has to be to bring the answers.
   std::map<uint64_t, std::string> parked;
   std::string parked_binding;
-  bool was_parked = false;
+  bool was_parked = false;  // it has a record
 
   uint32_t window = 0;
   uint64_t window_used = 0;  // consumed since the window was last raised

@@ -144,5 +144,24 @@ TEST_F(KeysTest, ACallsBodyWaitsAtTheAgentForWhoeverComesWithItsKey) {
   EXPECT_THAT(third->outcome().message(), HasSubstr("no longer kept"));
 }
 
+TEST_F(KeysTest, EachRoundOfARequestThatIsAskedForInputIsACallOfItsOwn) {
+  auto agent = Link();
+  auto request = Keyed("", "1");
+  request.mutable_target()->set_seat_id(kSeat);
+  request.mutable_client()->set_revision("2026-07-28");
+  auto first = Invoke(request);
+  agent->Result(agent->TakeDispatch(), 1, R"({"resultType":"input_required","requestState":"s"})");
+  loop.RunReady();
+  request.set_params(R"({"name":"bake","arguments":{"frames":1,"name":"a"},"requestState":"s"})");
+  auto second = Invoke(request);
+  agent->Result(agent->TakeDispatch(), 1, R"({"resultType":"complete"})");
+  loop.RunReady();
+  EXPECT_EQ(second->outcome().body().inline_(), R"({"resultType":"complete"})");
+  auto third = Invoke(request);
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  loop.RunReady();
+  EXPECT_EQ(third->outcome().body().inline_(), R"({"resultType":"complete"})");
+}
+
 }  // namespace
 }  // namespace callboard::server

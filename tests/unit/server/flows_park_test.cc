@@ -176,16 +176,112 @@ TEST_F(Parked, CallsWhoseClientNeverComesBackEndWithTheirBudget) {
             std::string::npos);
 }
 
-TEST_F(Parked, CallsDoNotOutliveTheControlPlaneAndSaySo) {
-  config.request_state_key = "key";
-  Restart();
+class ParkedThroughARestart : public Parked {
+ protected:
+  void SetUp() override {
+    config.request_state_key = "key";
+    Restart();
+  }
+  // The agent has gone on with the call meanwhile.
+  std::unique_ptr<FakeAgent> Back(const v1::Dispatch& call, uint64_t last_n = 2) {
+    return Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, last_n)});
+  }
+};
+
+TEST_F(ParkedThroughARestart, CallsGoOn) {
   auto agent = Link();
   v1::Dispatch dispatch;
   auto caller = Asked(*agent, &dispatch);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto back = Back(dispatch);
+  EXPECT_EQ(plane->gauges().open_executions, 1u);
+  // What the backend asked and was not acknowledged comes once more.
+  back->Ask(dispatch, 2);
+  loop.RunReady();
+  auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{"action":"accept"}})"));
+  const auto answer = back->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().ask_n(), 2u);
+  EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch)) << "nothing runs twice";
+  back->Result(dispatch, 3, R"({"content":[]})");
+  loop.RunReady();
+  EXPECT_EQ(again->outcome().body().inline_(), R"({"content":[]})");
+}
+
+TEST_F(ParkedThroughARestart, CallsAreResumedBeforeTheirAgentIsBack) {
+  auto agent = Link();
+  v1::Dispatch dispatch;
+  auto caller = Asked(*agent, &dispatch);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{"action":"accept"}})"));
+  EXPECT_TRUE(again->outcomes().empty());
+  auto back = Back(dispatch);
+  EXPECT_TRUE(back->Take(v1::ServerItem::kAnswer));
+  back->Result(dispatch, 3, R"({"content":[]})");
+  loop.RunReady();
+  EXPECT_EQ(again->outcome().body().inline_(), R"({"content":[]})");
+}
+
+TEST_F(ParkedThroughARestart, WhatWasAnsweredIsSaidAgainAndNotAskedAgain) {
+  auto agent = Link();
+  v1::Dispatch dispatch;
+  auto caller = Asked(*agent, &dispatch);
+  auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{"action":"accept"}})"));
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto back = Back(dispatch);
+  EXPECT_TRUE(back->Take(v1::ServerItem::kAnswer)) << "it may not have come through";
+  back->Ask(dispatch, 2);
+  loop.RunReady();
+  // Its client has lost its connection, and tries once more.
+  auto third = Invoke(Again(StateOf(*caller), R"({"ask-2":{"action":"accept"}})", "3"));
+  EXPECT_TRUE(third->outcomes().empty()) << "nothing is left to ask";
+  back->Result(dispatch, 3, R"({"content":[]})");
+  loop.RunReady();
+  EXPECT_EQ(third->outcome().body().inline_(), R"({"content":[]})");
+}
+
+TEST_F(ParkedThroughARestart, CallsThatTheAgentHasLostTooAreOver) {
+  auto agent = Link();
+  v1::Dispatch dispatch;
+  auto caller = Asked(*agent, &dispatch);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto back = Link("boot-2", 1, "journal-2");
+  auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{}})"));
+  loop.RunReady();
+  EXPECT_EQ(again->outcome().class_(), v1::LOST);
+  EXPECT_EQ(again->outcome().certainty(), v1::UNKNOWN);
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
+}
+
+TEST_F(ParkedThroughARestart, CallsExpireAsWithoutOne) {
+  auto agent = Link();
+  v1::Dispatch dispatch;
+  auto caller = Asked(*agent, &dispatch);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto back = Back(dispatch);
+  loop.RunFor(absl::Minutes(15));
+  EXPECT_EQ(plane->gauges().open_executions, 0u);
+  EXPECT_NE(ErrorOf(*Invoke(Again(StateOf(*caller), R"({"ask-2":{}})"))).find("expired"),
+            std::string::npos);
+}
+
+TEST_F(ParkedThroughARestart, CallsThatWereNotStoredInTimeAreToldToHaveBeenInterrupted) {
+  auto agent = Link();
+  v1::Dispatch dispatch;
+  auto caller = Asked(*agent, &dispatch);
+  disk = {};  // nothing of it came to the disk
   Restart();
   auto back = Link("boot-1", 2);
-  EXPECT_NE(ErrorOf(*Invoke(Again(StateOf(*caller), R"({"ask-2":{}})"))).find("interrupted"),
-            std::string::npos);
+  const std::string error = ErrorOf(*Invoke(Again(StateOf(*caller), R"({"ask-2":{}})")));
+  EXPECT_NE(error.find("-32602"), std::string::npos);
+  EXPECT_NE(error.find("interrupted"), std::string::npos);
+  EXPECT_FALSE(back->Take(v1::ServerItem::kDispatch));
 }
 
 TEST_F(Parked, OnlyWhatTheClientDeclaredIsAsked) {
