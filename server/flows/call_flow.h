@@ -131,8 +131,9 @@ class CallFlow final : public AgentCalls {
     std::string message;
   };
   std::optional<Refusal> Admit(LiveCall& call, Session* session);
-  // In a session of selected tools: to the seat and tool that the name stands for.
-  std::optional<Refusal> RouteByName(v1::InvokeRequest& request, const Session& session);
+  // Of selected tools, of a session or of a request without one (nullptr): to the seat and tool
+  // that the name stands for.
+  std::optional<Refusal> RouteByName(v1::InvokeRequest& request, const Session* session);
   std::optional<Refusal> AdmitTool(LiveCall& call, const SeatRecord& seat, Session* session);
   std::optional<Refusal> CheckPin(LiveCall& call, const SeatRecord& seat, Session& session);
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Refuse(const v1::InvokeRequest& request,

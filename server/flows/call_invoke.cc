@@ -62,6 +62,9 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
       return std::make_unique<EndedSource<v1::InvokeEvent>>(NoSession(request.session_id()));
     }
   }
+  if (session == nullptr && !request.tools().empty() && !request.has_target()) {
+    if (auto refusal = RouteByName(request, nullptr)) return Refuse(request, *std::move(refusal));
+  }
   if (request.has_client()) {
     if (auto source = Resume(request)) return source;
   }
@@ -191,7 +194,7 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
   if (!request.has_target() && session != nullptr) {
     if (!session->seat_id.empty()) request.mutable_target()->set_seat_id(session->seat_id);
     if (!session->opened.tools().empty()) {
-      if (auto refusal = RouteByName(request, *session)) return refusal;
+      if (auto refusal = RouteByName(request, session)) return refusal;
     }
   }
   const auto resolved = plane_.seats.Resolve(request.target());
@@ -220,19 +223,23 @@ std::optional<CallFlow::Refusal> CallFlow::Admit(LiveCall& call, Session* sessio
 }
 
 std::optional<CallFlow::Refusal> CallFlow::RouteByName(v1::InvokeRequest& request,
-                                                       const Session& session) {
+                                                       const Session* session) {
   if (request.method() != "tools/call") {
-    return Refusal{v1::PARAMS_INVALID, fmt::format("a session of selected tools has tools only; "
-                                                   "'{}' needs a target",
-                                                   request.method())};
+    return Refusal{v1::PARAMS_INVALID,
+                   fmt::format("of selected tools there are tools only; '{}' needs a target",
+                               request.method())};
   }
   const auto name = core::DecodeString(Split(request.params()).name);
   if (!name) return Refusal{v1::PARAMS_INVALID, "tools/call needs params.name, a string"};
-  const auto origin = selections_.Find(session, *name);
+  const auto origin = session == nullptr ? selections_.Find(request.tools(), *name)
+                                         : selections_.Find(*session, *name);
   if (!origin.ok()) {
-    const bool gone = origin.status().code() == absl::StatusCode::kUnavailable;
-    return Refusal{gone ? v1::SEAT_OFFLINE : v1::TOOL_UNKNOWN,
-                   std::string(core::Message(origin.status()))};
+    const absl::StatusCode code = origin.status().code();
+    const v1::Reason reason = code == absl::StatusCode::kUnavailable         ? v1::SEAT_OFFLINE
+                              : code == absl::StatusCode::kResourceExhausted ? v1::QUEUE_FULL
+                              : code == absl::StatusCode::kInvalidArgument   ? v1::PARAMS_INVALID
+                                                                             : v1::TOOL_UNKNOWN;
+    return Refusal{reason, std::string(core::Message(origin.status()))};
   }
   request.mutable_target()->set_seat_id(origin->seat_id);
   request.set_params(core::SetMember(request.params(), "name", core::QuoteJson(origin->tool)));

@@ -115,6 +115,7 @@ struct ControlPlane::Impl final : SeatObserver {
     durable.Sweep();
     agents.Sweep();
     flow.Sweep();
+    selections.Sweep();
     plane.executions.Sweep(plane.loop.Now());
     housekeeping = plane.loop.After(kHousekeepingEvery, [this] { Housekeep(); });
   }
@@ -192,6 +193,7 @@ struct ControlPlane::Impl final : SeatObserver {
     }
     for (StreamReader* reader : readers) reader->EndReading("drain");
     audience.DrainWatches();
+    selections.DrainWatches();
   }
 
   // Of an own call, or one of the same principal; whoever names no session may ask for any.
@@ -353,7 +355,10 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> ControlPlane::Listen(
     return std::make_unique<EndedSource<v1::ListenEvent>>(
         absl::UnavailableError("the control plane is shutting down"));
   }
-  if (request.session_id().empty()) return impl_->audience.Watch(std::move(request));
+  if (request.session_id().empty()) {
+    return request.tools().empty() ? impl_->audience.Watch(std::move(request))
+                                   : impl_->selections.Watch(std::move(request));
+  }
   return OpenReader(impl_->flow, request);
 }
 
@@ -484,6 +489,9 @@ absl::StatusOr<v1::GetListResponse> ControlPlane::GetList(const v1::GetListReque
         impl_->plane.sessions.Use(request.session_id(), impl_->plane.loop.Now());
     if (session == nullptr) return NoSession(request.session_id());
     return impl_->selections.List(*session, request.known_digest());
+  }
+  if (!request.tools().empty()) {
+    return impl_->selections.List(request.tools(), request.known_digest());
   }
   auto seat = impl_->plane.seats.Resolve(request.target());
   if (!seat.ok()) return seat.status();

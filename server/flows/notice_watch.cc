@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 
 namespace callboard::server {
@@ -16,10 +17,10 @@ constexpr const char* kUpdated = "notifications/resources/updated";
 }  // namespace
 
 NoticeWatch::NoticeWatch(std::shared_ptr<ReadyQueue> ready, NoticeWatchOwner& owner,
-                         std::string seat_id, v1::NoticeWish wish, bool again)
+                         std::string subject, v1::NoticeWish wish, bool again)
     : PulledSource(std::move(ready)),
       owner_(&owner),
-      seat_id_(std::move(seat_id)),
+      subject_(std::move(subject)),
       wish_(std::move(wish)) {
   if (!again) return;
   for (const char* method : {kTools, kPrompts, kResources}) Tell(method, "");
@@ -32,19 +33,23 @@ NoticeWatch::~NoticeWatch() {
   if (owner_ != nullptr) owner_->OnWatchGone(*this);
 }
 
-bool NoticeWatch::Wishes(const std::string& method, const std::string& uri) const {
+bool NoticeWatch::Wishes(const std::string& method, const std::string& of) const {
   if (method == kTools) return wish_.tools_list_changed();
   if (method == kPrompts) return wish_.prompts_list_changed();
   if (method == kResources) return wish_.resources_list_changed();
-  const auto& uris = wish_.resource_uris();
-  return method == kUpdated && std::find(uris.begin(), uris.end(), uri) != uris.end();
+  const auto lists = [&of](const auto& wished) {
+    return std::find(wished.begin(), wished.end(), of) != wished.end();
+  };
+  if (method == core::kTaskNotice) return lists(wish_.task_ids());
+  return method == kUpdated && lists(wish_.resource_uris());
 }
 
 void NoticeWatch::Tell(const std::string& method, const std::string& params) {
-  std::string uri;
-  if (method == kUpdated) uri = core::FindString(params, "uri").value_or("");
-  if (!Wishes(method, uri)) return;
-  waiting_[{method, std::move(uri)}] = params;
+  std::string of;
+  if (method == kUpdated) of = core::FindString(params, "uri").value_or("");
+  if (method == core::kTaskNotice) of = core::FindString(params, "taskId").value_or("");
+  if (!Wishes(method, of)) return;
+  waiting_[{method, std::move(of)}] = params;
   if (wanted()) MarkReady();
 }
 

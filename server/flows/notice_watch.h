@@ -1,4 +1,5 @@
-// Listen without a session: what one seat says by itself, for as long as somebody listens.
+// Listen without a session: what one seat says by itself, or that selected tools have changed, for
+// as long as somebody listens.
 #pragma once
 
 #include <map>
@@ -27,11 +28,12 @@ class NoticeWatchOwner {
 class NoticeWatch final : public PulledSource<v1::ListenEvent> {
  public:
   // `again`: the listener was here before and may have missed anything: it is told of each kind.
-  NoticeWatch(std::shared_ptr<ReadyQueue> ready, NoticeWatchOwner& owner, std::string seat_id,
+  // `subject`: the seat's id, or the selectors.
+  NoticeWatch(std::shared_ptr<ReadyQueue> ready, NoticeWatchOwner& owner, std::string subject,
               v1::NoticeWish wish, bool again);
   ~NoticeWatch() override;
 
-  const std::string& seat_id() const { return seat_id_; }
+  const std::string& subject() const { return subject_; }
   const v1::NoticeWish& wish() const { return wish_; }
 
   // Kept if it is wished.
@@ -44,12 +46,12 @@ class NoticeWatch final : public PulledSource<v1::ListenEvent> {
   std::optional<absl::StatusOr<v1::ListenEvent>> Take() override;
 
  private:
-  bool Wishes(const std::string& method, const std::string& uri) const;
+  bool Wishes(const std::string& method, const std::string& of) const;
 
   NoticeWatchOwner* owner_;  // nullptr: gone
-  const std::string seat_id_;
+  const std::string subject_;
   const v1::NoticeWish wish_;
-  // Params by method and resource.
+  // Params by method and resource or task.
   std::map<std::pair<std::string, std::string>, std::string> waiting_;
   int told_ = 0;  // of Replaying and Live
   bool draining_ = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 #include "core/mcp/log_levels.h"
 #include "core/mcp/look_again.h"
@@ -63,11 +64,12 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> SeatAudience::Watch(v1::List
   using Ended = EndedSource<v1::ListenEvent>;
   const auto seat = plane_.seats.Resolve(request.target());
   if (!seat.ok()) return std::make_unique<Ended>(seat.status());
-  if (static_cast<size_t>(request.wish().resource_uris_size()) > kSubscriptionsMax) {
-    return std::make_unique<Ended>(
-        core::MakeError(absl::StatusCode::kInvalidArgument,
-                        fmt::format("{} resources are listened to at once, at most {} may be",
-                                    request.wish().resource_uris_size(), kSubscriptionsMax)));
+  const int many = std::max(request.wish().resource_uris_size(), request.wish().task_ids_size());
+  if (static_cast<size_t>(many) > kSubscriptionsMax) {
+    return std::make_unique<Ended>(core::MakeError(
+        absl::StatusCode::kInvalidArgument,
+        fmt::format("{} resources or tasks are listened to at once, at most {} may be", many,
+                    kSubscriptionsMax)));
   }
   if (watches_ >= kWatchesMax) {
     return std::make_unique<Ended>(core::MakeError(absl::StatusCode::kResourceExhausted,
@@ -80,15 +82,15 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> SeatAudience::Watch(v1::List
   Audience& audience = seats_[seat_id];
   audience.watches.insert(watch.get());
   ++watches_;
-  if (watch->wish().resource_uris_size() > 0) Send(seat_id, audience);
+  if (many > 0) Send(seat_id, audience);
   return watch;
 }
 
 void SeatAudience::OnWatchGone(NoticeWatch& watch) {
-  auto found = seats_.find(watch.seat_id());
+  auto found = seats_.find(watch.subject());
   if (found == seats_.end() || found->second.watches.erase(&watch) == 0) return;
   --watches_;
-  OnLeft(watch.seat_id());
+  OnLeft(watch.subject());
 }
 
 void SeatAudience::DrainWatches() {
@@ -208,6 +210,7 @@ void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
   interest.set_version(++audience.version);
   size_t level = core::kMcpLogLevels.size();
   std::set<std::string> resources;
+  std::set<std::string> tasks;
   for (const std::string& id : audience.sessions) {
     const Session* session = plane_.sessions.Find(id);
     if (session == nullptr) continue;
@@ -216,10 +219,12 @@ void SeatAudience::Send(const std::string& seat_id, Audience& audience) {
   }
   for (const NoticeWatch* watch : audience.watches) {
     resources.insert(watch->wish().resource_uris().begin(), watch->wish().resource_uris().end());
+    tasks.insert(watch->wish().task_ids().begin(), watch->wish().task_ids().end());
   }
   if (level < core::kMcpLogLevels.size())
     interest.set_log_level(std::string(core::kMcpLogLevels[level]));
   for (const std::string& uri : resources) interest.add_resource_uris(uri);
+  for (const std::string& task : tasks) interest.add_task_ids(task);
   send_(seat_id, std::move(interest));
 }
 
@@ -248,6 +253,8 @@ bool SeatAudience::Deliver(const std::string& seat_id, const std::string& method
   auto found = seats_.find(seat_id);
   if (found == seats_.end()) return false;
   for (NoticeWatch* watch : found->second.watches) watch->Tell(method, params);
+  // Clients with sessions have not asked for it, and may not know what it is.
+  if (method == core::kTaskNotice) return false;
   bool durable = false;
   std::string updated;
   if (method == kUpdated) {

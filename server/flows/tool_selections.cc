@@ -19,7 +19,13 @@ constexpr char kListChanged[] = "notifications/tools/list_changed";
 
 }  // namespace
 
-absl::StatusOr<std::string> ToolSelections::Admit(const std::string& tools) const {
+ToolSelections::~ToolSelections() {
+  for (const auto& [text, selection] : selections_) {
+    for (NoticeWatch* watch : selection.watches) watch->PlaneGone();
+  }
+}
+
+absl::StatusOr<std::string> ToolSelections::Admit(const std::string& tools) {
   CALLBOARD_ASSIGN_OR_RETURN(const core::ToolSelection wanted, core::ToolSelection::Parse(tools));
   if (wanted.pinned() && plane_.config.pinned_tools.empty()) {
     return core::MakeError(absl::StatusCode::kInvalidArgument,
@@ -27,7 +33,18 @@ absl::StatusOr<std::string> ToolSelections::Admit(const std::string& tools) cons
                            "tools.pinned");
   }
   const Limits& limits = plane_.config.limits;
-  if (selections_.size() >= limits.selections_max && !selections_.contains(wanted.text())) {
+  if (selections_.contains(wanted.text())) return wanted.text();
+  if (selections_.size() >= limits.selections_max) {
+    auto oldest = selections_.end();
+    for (auto it = selections_.begin(); it != selections_.end(); ++it) {
+      if (!it->second.sessions.empty() || !it->second.watches.empty()) continue;
+      if (oldest == selections_.end() || it->second.held_until < oldest->second.held_until) {
+        oldest = it;
+      }
+    }
+    if (oldest != selections_.end()) selections_.erase(oldest);
+  }
+  if (selections_.size() >= limits.selections_max) {
     return core::MakeError(absl::StatusCode::kResourceExhausted,
                            fmt::format("sessions show {} different selections of tools, which is "
                                        "the limit (selections_max)",
@@ -38,27 +55,36 @@ absl::StatusOr<std::string> ToolSelections::Admit(const std::string& tools) cons
 
 void ToolSelections::Add(const Session& session) {
   if (session.opened.tools().empty()) return;
-  auto [entry, added] = selections_.try_emplace(session.opened.tools());
+  Enter(session.opened.tools()).sessions.insert(session.id);
+}
+
+ToolSelections::Selection& ToolSelections::Enter(const std::string& text) {
+  auto [entry, added] = selections_.try_emplace(text);
   Selection& selection = entry->second;
-  selection.sessions.insert(session.id);
-  if (!added) return;
-  auto wanted = core::ToolSelection::Parse(session.opened.tools());
+  if (!added) return selection;
+  auto wanted = core::ToolSelection::Parse(text);
   if (wanted.ok()) {
     selection.wanted = *std::move(wanted);
   } else {
     // Stored by another build: it shows nothing.
     core::LogWarn("selection_not_read",
-                  {{"session", session.id}, {"reason", core::Message(wanted.status())}});
+                  {{"tools", text}, {"reason", core::Message(wanted.status())}});
   }
   Refresh(selection);
   selection.told_digest = selection.choice.digest;
+  return selection;
+}
+
+bool ToolSelections::InUse(const Selection& selection) const {
+  return !selection.sessions.empty() || !selection.watches.empty() ||
+         plane_.loop.Now() < selection.held_until;
 }
 
 void ToolSelections::Remove(const Session& session) {
   auto found = selections_.find(session.opened.tools());
   if (found == selections_.end()) return;
   found->second.sessions.erase(session.id);
-  if (found->second.sessions.empty()) selections_.erase(found);
+  if (!InUse(found->second)) selections_.erase(found);
 }
 
 ToolSelections::Selection* ToolSelections::Of(const Session& session) {
@@ -74,17 +100,83 @@ absl::StatusOr<v1::GetListResponse> ToolSelections::List(const Session& session,
   if (selection == nullptr) {
     return absl::InvalidArgumentError("the session shows no selected tools: it was opened without");
   }
+  return ListOf(*selection, known_digest);
+}
+
+v1::GetListResponse ToolSelections::ListOf(const Selection& selection,
+                                           std::string_view known_digest) {
   v1::GetListResponse response;
-  response.set_digest(selection->choice.digest);
-  response.set_left_out(static_cast<uint32_t>(selection->choice.left_out));
-  if (known_digest != selection->choice.digest) response.set_list(selection->choice.array);
+  response.set_digest(selection.choice.digest);
+  response.set_left_out(static_cast<uint32_t>(selection.choice.left_out));
+  if (known_digest != selection.choice.digest) response.set_list(selection.choice.array);
   return response;
+}
+
+// ---- without a session --------------------------------------------------------------------------
+
+absl::StatusOr<ToolSelections::Selection*> ToolSelections::Hold(const std::string& tools) {
+  CALLBOARD_ASSIGN_OR_RETURN(const std::string text, Admit(tools));
+  Selection& selection = Enter(text);
+  selection.held_until = plane_.loop.Now() + kHeld;
+  if (selection.stale) Refresh(selection);
+  return &selection;
+}
+
+absl::StatusOr<v1::GetListResponse> ToolSelections::List(const std::string& tools,
+                                                         std::string_view known_digest) {
+  CALLBOARD_ASSIGN_OR_RETURN(const Selection* selection, Hold(tools));
+  return ListOf(*selection, known_digest);
+}
+
+absl::StatusOr<ToolOrigin> ToolSelections::Find(const std::string& tools, const std::string& name) {
+  CALLBOARD_ASSIGN_OR_RETURN(const Selection* selection, Hold(tools));
+  return FindIn(*selection, name);
+}
+
+std::unique_ptr<core::EventSource<v1::ListenEvent>> ToolSelections::Watch(
+    v1::ListenRequest request) {
+  using Ended = EndedSource<v1::ListenEvent>;
+  const auto selection = Hold(request.tools());
+  if (!selection.ok()) return std::make_unique<Ended>(selection.status());
+  if (watches_ >= kWatchesMax) {
+    return std::make_unique<Ended>(core::MakeError(absl::StatusCode::kResourceExhausted,
+                                                   fmt::format("{} listen already", watches_)));
+  }
+  auto watch =
+      std::make_unique<NoticeWatch>(plane_.ready, static_cast<NoticeWatchOwner&>(*this),
+                                    (*selection)->wanted.text(), std::move(*request.mutable_wish()),
+                                    /*again=*/request.has_after());
+  (*selection)->watches.insert(watch.get());
+  ++watches_;
+  return watch;
+}
+
+void ToolSelections::OnWatchGone(NoticeWatch& watch) {
+  auto found = selections_.find(watch.subject());
+  if (found == selections_.end() || found->second.watches.erase(&watch) == 0) return;
+  --watches_;
+  if (!InUse(found->second)) selections_.erase(found);
+}
+
+void ToolSelections::DrainWatches() {
+  for (const auto& [text, selection] : selections_) {
+    for (NoticeWatch* watch : selection.watches) watch->Drain();
+  }
+}
+
+void ToolSelections::Sweep() {
+  std::erase_if(selections_, [this](const auto& entry) { return !InUse(entry.second); });
 }
 
 absl::StatusOr<ToolOrigin> ToolSelections::Find(const Session& session, const std::string& name) {
   const Selection* selection = Of(session);
   if (selection == nullptr) return absl::InternalError("no selection of that session");
-  const ToolChoice& choice = selection->choice;
+  return FindIn(*selection, name);
+}
+
+absl::StatusOr<ToolOrigin> ToolSelections::FindIn(const Selection& selection,
+                                                  const std::string& name) const {
+  const ToolChoice& choice = selection.choice;
   if (auto found = choice.by_name.find(name); found != choice.by_name.end()) return found->second;
   if (const auto slug = ParseSlug(name); slug.ok()) {
     auto tool = FindTool(name, plane_.seats, plane_.catalog);
@@ -95,7 +187,7 @@ absl::StatusOr<ToolOrigin> ToolSelections::Find(const Session& session, const st
     }
   }
   const std::string_view shown = std::string_view(name).substr(0, kShownBytesMax);
-  if (auto found = selection->gone.find(name); found != selection->gone.end()) {
+  if (auto found = selection.gone.find(name); found != selection.gone.end()) {
     const ToolOrigin& origin = found->second;
     const auto seat = seats_.find(origin.seat_id);
     if (seat == seats_.end()) {
@@ -114,9 +206,9 @@ absl::StatusOr<ToolOrigin> ToolSelections::Find(const Session& session, const st
   }
   return core::MakeError(
       absl::StatusCode::kNotFound,
-      fmt::format("no tool '{}': of the tools that this session selects ({}) {} are there; "
-                  "tools/list names them",
-                  shown, std::string_view(selection->wanted.text()).substr(0, kShownBytesMax),
+      fmt::format("no tool '{}': of the tools that are selected here ({}) {} are there; tools/list "
+                  "names them",
+                  shown, std::string_view(selection.wanted.text()).substr(0, kShownBytesMax),
                   choice.by_name.size()));
 }
 
@@ -231,6 +323,7 @@ void ToolSelections::TellNext() {
 }
 
 void ToolSelections::Tell(const Selection& selection) {
+  for (NoticeWatch* watch : selection.watches) watch->Tell(kListChanged, "");
   for (const std::string& id : selection.sessions) {
     Session* session = plane_.sessions.Find(id);
     if (session == nullptr) continue;

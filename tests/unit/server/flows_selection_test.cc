@@ -269,5 +269,102 @@ TEST_F(Selections, SelectionEndsWithItsLastSession) {
   EXPECT_TRUE(Open("usd").ok());
 }
 
+// ---- without a session ----
+
+class SessionlessSelections : public Selections {
+ protected:
+  absl::StatusOr<v1::GetListResponse> ListOf(const std::string& tools) {
+    v1::GetListRequest request;
+    request.set_tools(tools);
+    request.set_kind("tools");
+    return plane->GetList(request);
+  }
+  v1::InvokeRequest CallOf(const std::string& tools, const std::string& name) {
+    v1::InvokeRequest request = CallByName("", name);
+    request.set_tools(tools);
+    request.mutable_client()->set_revision("2026-07-28");
+    request.mutable_client()->set_capabilities(R"({"elicitation":{}})");
+    return request;
+  }
+  std::unique_ptr<Listener> Watch(const std::string& tools) {
+    v1::ListenRequest request;
+    request.set_tools(tools);
+    request.mutable_wish()->set_tools_list_changed(true);
+    auto listener = std::make_unique<Listener>(plane->Listen(std::move(request)));
+    loop.RunReady();
+    return listener;
+  }
+};
+
+TEST_F(SessionlessSelections, AreListedAndCalledByTheSameNames) {
+  auto agent = Link();
+  GiveList(*agent, "1");
+  const auto list = ListOf("maya.*.bake");
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_THAT(list->list(), HasSubstr(kBake));
+  EXPECT_EQ(List(OpenTools("maya.*.bake")).list(), list->list());
+  auto caller = Invoke(CallOf("maya.*.bake", kBake));
+  const v1::Dispatch dispatch = agent->TakeDispatch();
+  EXPECT_EQ(core::FindString(dispatch.params().inline_(), "name"), "bake");
+  EXPECT_EQ(Invoke(CallOf("maya.*.bake", kLook))->outcome().reason(), v1::TOOL_UNKNOWN);
+  EXPECT_EQ(Invoke(CallOf("maya..bake", kBake))->outcome().reason(), v1::PARAMS_INVALID);
+  EXPECT_EQ(ListOf("pinned").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionlessSelections, CallsAreParkedAndResumedByTheirName) {
+  auto agent = Link();
+  GiveList(*agent, "1");
+  auto caller = Invoke(CallOf("maya", kBake));
+  const v1::Dispatch dispatch = agent->TakeDispatch();
+  agent->Started(dispatch);
+  agent->Ask(dispatch, 2);
+  loop.RunReady();
+  const std::string state =
+      core::FindString(caller->outcome().body().inline_(), "requestState").value_or("");
+  v1::InvokeRequest retry = CallOf("maya", kBake);
+  retry.set_params(
+      core::SetMember(core::SetMember(retry.params(), "requestState", core::QuoteJson(state)),
+                      "inputResponses", R"({"ask-2":{"action":"accept"}})"));
+  auto again = Invoke(retry);
+  EXPECT_TRUE(agent->Take(v1::ServerItem::kAnswer));
+  agent->Result(dispatch, 3);
+  loop.RunReady();
+  EXPECT_EQ(again->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(SessionlessSelections, TellThoseWhoListen) {
+  auto agent = Link();
+  GiveList(*agent, "1");
+  auto listener = Watch("maya");
+  GiveList(*agent, "2");
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(ListChanges(*listener), 1);
+  auto wrong = Watch("pinned");
+  EXPECT_EQ(wrong->end->code(), absl::StatusCode::kInvalidArgument);
+  bool drained = false;
+  plane->Drain(absl::Seconds(1), [&drained] { drained = true; });
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_EQ(listener->events.back().end().reason(), "drain");
+  EXPECT_TRUE(drained);
+}
+
+TEST_F(SessionlessSelections, MakeRoomForOthers) {
+  config.limits.selections_max = 2;
+  Restart();
+  auto agent = Link();
+  GiveList(*agent, "1");
+  auto listener = Watch("maya.*.bake");
+  for (const char* tools : {"maya", "maya.*.look", "usd"}) {
+    EXPECT_TRUE(ListOf(tools).ok()) << tools;
+    loop.RunFor(absl::Seconds(1));
+  }
+  EXPECT_TRUE(Open("blender").ok());
+  EXPECT_EQ(ListOf("houdini").status().code(), absl::StatusCode::kResourceExhausted)
+      << "one is listened to, the other a session's";
+  listener->Drop();
+  loop.RunFor(absl::Minutes(16));
+  EXPECT_TRUE(ListOf("houdini").ok());
+}
+
 }  // namespace
 }  // namespace callboard::server

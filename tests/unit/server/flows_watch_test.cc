@@ -197,5 +197,22 @@ TEST_F(Sessionless, ArgumentsMustAgreeWithTheirHeaders) {
   EXPECT_EQ(agent->TakeDispatch().params().inline_(), request.params());
 }
 
+TEST_F(Sessionless, ListenersAreToldOfTheirTasksAndSessionsOfNone) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto own = Listen(session, 0);
+  v1::ListenRequest request = Wish(false, false);
+  request.mutable_wish()->add_task_ids("t1");
+  auto listener = Watch(request);
+  const auto interests = agent->TakeAll(v1::ServerItem::kInterest);
+  ASSERT_FALSE(interests.empty());
+  ASSERT_EQ(interests.back().interest().task_ids_size(), 1);
+  EXPECT_EQ(interests.back().interest().task_ids(0), "t1");
+  Notice(*agent, "notifications/tasks", R"({"taskId":"t2","status":"working"})");
+  Notice(*agent, "notifications/tasks", R"({"taskId":"t1","status":"working"})");
+  EXPECT_EQ(listener->params(), std::vector<std::string>{R"({"taskId":"t1","status":"working"})"});
+  EXPECT_TRUE(own->params().empty());
+}
+
 }  // namespace
 }  // namespace callboard::server
