@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -20,6 +21,14 @@ struct BackendExit {
   int exit_status = -1;        // valid if >= 0
   int exit_signal = 0;         // valid if > 0
   std::string detail;          // a sentence: "blender (pid 4711) was killed by SIGKILL"
+};
+
+// What transports with headers repeat of a request of revision 2026-07-28.
+struct ModernHeaders {
+  std::string method;
+  std::string named;  // may be empty
+  // Mcp-Param-* without that prefix, and values as they are sent.
+  std::vector<std::pair<std::string, std::string>> params;
 };
 
 // One message under way to the backend. Destroying it before its end gives the exchange up (HTTP:
@@ -73,14 +82,14 @@ class Backend {
   virtual std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                                 const core::TraceContext& trace) = 0;
 
-  // A request of revision 2026-07-28, which belongs to no session; else as Send. `named`: what of
-  // its params transports with headers repeat; may be empty.
+  // A request of revision 2026-07-28, which belongs to no session; else as Send.
   virtual std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
-                                                      std::string_view /*method*/,
-                                                      std::string_view /*named*/,
+                                                      ModernHeaders /*headers*/,
                                                       const core::TraceContext& trace) {
     return Send(id, std::move(text), true, trace);
   }
+  // Whether such requests have headers: arguments are then repeated in them.
+  virtual bool has_headers() const { return false; }
   // Whether the backend may be asked if it speaks that revision, too.
   virtual bool may_be_modern() const { return false; }
 

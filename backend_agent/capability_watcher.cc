@@ -5,11 +5,18 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/mirrored_arguments.h"
 #include "core/runtime/digest.h"
 #include "core/runtime/strings.h"
+#include "core/telemetry/log.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
+namespace {
+
+constexpr size_t kFaultsToldMax = 1'000;
+
+}  // namespace
 
 CapabilityWatcher::CapabilityWatcher(core::EventLoop& loop, core::Random& random, Spool& spool,
                                      WatcherLimits limits, absl::AnyInvocable<void()> on_changed)
@@ -89,6 +96,7 @@ void CapabilityWatcher::Begin() {
   ++run_;
   pages_ = 0;
   tools_ = 0;
+  mirrored_coming_.clear();
   (void)builder_.Take();
   (void)builder_.Append("{\"tools\":[");
   RequestPage("");
@@ -142,8 +150,7 @@ void CapabilityWatcher::OnPage(McpReply reply) {
         cut = true;
         return false;
       }
-      if (tools_++ > 0) (void)builder_.Append(",");
-      room = builder_.Append(tool);
+      room = Take(tool);
       return room.ok();
     });
     if (!room.ok()) status = room;
@@ -164,6 +171,47 @@ void CapabilityWatcher::OnPage(McpReply reply) {
   }
 }
 
+absl::Status CapabilityWatcher::Take(std::string_view tool) {
+  std::optional<std::string> mended;
+  if (core::MayMirror(tool)) {
+    mended = Mend(tool);
+    if (!mended) return absl::OkStatus();
+    tool = *mended;
+  }
+  if (tools_++ > 0) (void)builder_.Append(",");
+  return builder_.Append(tool);
+}
+
+std::optional<std::string> CapabilityWatcher::Mend(std::string_view tool) {
+  const auto schema = core::FindMember(tool, "inputSchema");
+  if (!schema) return std::string(tool);
+  const std::string name = core::FindString(tool, "name").value_or("");
+  const std::string fault = core::FindMirrorFault(*schema);
+  if (fault.empty()) {
+    mirrored_coming_[name] = std::string(*schema);
+    return std::string(tool);
+  }
+  const bool left_out = session_->modern() && session_->backend().has_headers();
+  std::string& told = faults_told_[name];
+  if (std::exchange(told, fault) != fault) {
+    core::LogWarn("tool_annotation_refused", {{"backend", session_->backend().description()},
+                                              {"tool", name},
+                                              {"fault", fault},
+                                              {"left_out", left_out}});
+  }
+  if (faults_told_.size() > kFaultsToldMax) faults_told_.clear();
+  if (left_out) return std::nullopt;
+  std::string sound = core::RemoveMirrorFaults(*schema);
+  std::string mended = core::SetMember(tool, "inputSchema", sound);
+  mirrored_coming_[name] = std::move(sound);
+  return mended;
+}
+
+std::string_view CapabilityWatcher::MirroredSchema(std::string_view tool) const {
+  const auto found = mirrored_.find(tool);
+  return found == mirrored_.end() ? std::string_view() : found->second;
+}
+
 void CapabilityWatcher::End(bool complete, std::string trouble) {
   running_ = false;
   page_timer_.Cancel();
@@ -172,6 +220,7 @@ void CapabilityWatcher::End(bool complete, std::string trouble) {
   bool changed = trouble_ != trouble;
   trouble_ = std::move(trouble);
   if (complete && builder_.Append("]}").ok()) {
+    mirrored_ = std::exchange(mirrored_coming_, {});
     Payload catalogue = builder_.Take();
     std::string digest = core::Sha256Hex(catalogue.view());
     if (digest != digest_) {

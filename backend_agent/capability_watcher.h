@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +36,9 @@ struct WatcherLimits {
 
 // Owned by a McpSeat, outlived by the loop, the random source and the spool; told of the session by
 // Attach. Loop thread only. A listing that fails leaves the former catalogue in place, and says
-// why.
+// why. Tools stay as the backend has them, but for x-mcp-header where it breaks the rules: such an
+// annotation is taken out, or the tool where its backend would want headers that cannot be made
+// (MCP 2026-07-28 over HTTP). That is logged once a tool and fault.
 class CapabilityWatcher {
  public:
   // `on_changed` runs when the digest has changed.
@@ -47,12 +51,18 @@ class CapabilityWatcher {
   void Detach();
   // notifications/tools/list_changed.
   void OnListChanged();
+  // Whether the backend speaks 2026-07-28 decides what becomes of tools with faults.
+  void OnEraKnown() {
+    if (!faults_told_.empty()) OnListChanged();
+  }
   // Lists anew, from now on, and then calls `done` (later, never inline); at the latest after
   // `limit`, or when the backend goes.
   void ListNow(absl::Duration limit, absl::AnyInvocable<void()> done);
 
   // Why the last listing was not taken, or not whole: a sentence; "" if all is well.
   const std::string& trouble() const { return trouble_; }
+  // The inputSchema of a tool that has arguments to be repeated in headers; else empty.
+  std::string_view MirroredSchema(std::string_view tool) const;
   // {"tools":[...]}; empty until the list is known.
   const Payload& catalogue() const { return catalogue_; }
   // SHA-256 of it in hex digits; empty until known.
@@ -68,6 +78,10 @@ class CapabilityWatcher {
   void Begin();
   void RequestPage(const std::string& cursor);
   void OnPage(McpReply reply);
+  // Adds a tool to the list that is built.
+  absl::Status Take(std::string_view tool);
+  // The tool with sound annotations only; nullopt: it is not for clients of this backend.
+  std::optional<std::string> Mend(std::string_view tool);
   // `trouble`: what a person should know of it.
   void End(bool complete, std::string trouble = "");
   void Wake(uint64_t finished_run);
@@ -94,6 +108,10 @@ class CapabilityWatcher {
   core::Timer next_timer_;  // coalescing, retry or poll
   absl::Duration poll_;     // the next wait
   absl::Time next_due_ = absl::InfiniteFuture();
+  // By tool; of the list that is built, and of the one there is.
+  std::map<std::string, std::string, std::less<>> mirrored_coming_;
+  std::map<std::string, std::string, std::less<>> mirrored_;
+  std::map<std::string, std::string> faults_told_;
   uint64_t next_waiter_ = 1;
   std::map<uint64_t, Waiter> waiters_;
   core::Lifetime lifetime_;

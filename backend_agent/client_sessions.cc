@@ -20,10 +20,11 @@ class ClientSessions::Entry final : private McpSession::Events {
   McpSession& session() { return session_; }
   void Use() { last_use_ = owner_.loop_.Now(); }
   absl::Time last_use() const { return last_use_; }
+  std::string& level() { return level_; }
 
  private:
   void OnBackendUp() override {}
-  void OnSessionReady() override {}
+  void OnSessionReady() override { level_.clear(); }
   void OnInitializeFailed(std::string) override {}
   void OnBackendRejoined() override {}
   // The shared session sees it too, and tells what it means.
@@ -43,6 +44,7 @@ class ClientSessions::Entry final : private McpSession::Events {
   ClientSessions& owner_;
   const std::string key_;
   McpSession session_;
+  std::string level_;
   absl::Time last_use_;
 };
 
@@ -59,6 +61,13 @@ ClientSessions::~ClientSessions() = default;
 McpSession* ClientSessions::Find(const std::string& key) const {
   auto found = sessions_.find(key);
   return found == sessions_.end() ? nullptr : &found->second->session();
+}
+
+std::string& ClientSessions::level(const std::string& key) {
+  auto found = sessions_.find(key);
+  if (found != sessions_.end()) return found->second->level();
+  no_level_.clear();
+  return no_level_;
 }
 
 McpSession* ClientSessions::Open(McpSession& shared, const std::string& key,

@@ -185,33 +185,14 @@ void McpSeat::Start(const std::string& call_id) {
                                         "the agent's journal cannot be written"));
     return;
   }
-  McpSession* session = session_.get();
-  // A client of the backend's own era speaks to it in that one, as if nobody stood between them.
-  std::optional<ClientDescription> modern;
-  if ((call.spec.modern && session->modern()) || session->modern_only()) {
-    modern = {.capabilities = call.spec.client_capabilities,
-              .client_info = call.spec.client_info,
-              .log_level = call.spec.log_level};
-  }
-  if (!modern && !call.spec.backend_session.empty()) {
-    McpSession* own = client_sessions_.Open(
-        *session_, call.spec.backend_session,
-        {.capabilities = call.spec.client_capabilities, .client_info = call.spec.client_info});
-    if (own != nullptr) {
-      session = own;
-      call.session = call.spec.backend_session;
-    }
-  }
-  auto on_reply = [this, call_id](McpReply reply) { OnReply(call_id, std::move(reply)); };
-  call.request =
-      call.spec.notification
-          ? session->Notify(call.spec.method, call.spec.params, std::move(on_reply))
-          : session->Request(call.spec.method, call.spec.params, call.spec.wants_progress,
-                             std::move(on_reply), call.spec.trace, std::move(modern));
-  call_of_request_[{call.session, call.request}] = call_id;
   if (call.spec.run_budget != absl::InfiniteDuration()) {
     call.timer = loop_.After(call.spec.run_budget, [this, call_id] { OnRunBudgetSpent(call_id); });
   }
+  ChooseSession(call);
+  std::optional<McpReply> answer = AnswerForBackend(call);
+  if (!answer) answer = DeclinedUrl(call);
+  if (answer) return OnReply(call_id, *std::move(answer));
+  if (!SetsLevelFirst(call)) SendCall(call_id);
 }
 
 void McpSeat::OnRunBudgetSpent(const std::string& id) {

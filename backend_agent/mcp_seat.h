@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -126,11 +127,16 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     bool lists_changed = false;  // list_changed came while it ran
     absl::Time submitted;
     absl::Time started;
-    absl::Time give_up_at;  // told: the end of late_max
-    std::string session;    // key of the client session it runs in; empty: the shared one
-    uint64_t request = 0;
+    absl::Time give_up_at;      // told: the end of late_max
+    std::string session;        // key of the client session it runs in; empty: the shared one
+    bool in_modern = false;     // it goes to the backend in revision 2026-07-28
+    bool listed_anew = false;   // as its headers did not fit
+    bool raises_level = false;  // of logs, at the shared session
+    uint64_t request = 0;       // 0: it is not sent yet, or not again
+    Payload sent_params;        // in_modern
     Round round;
     core::Timer timer;
+    core::Timer send_timer;
     CallEnd end;  // kFailing, kEnding
   };
   // A request of the backend that waits for a client.
@@ -182,11 +188,35 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   void SchedulePump();
   void Pump();
   void Start(const std::string& call_id);
+  // mcp_seat_send.cc
+  void ChooseSession(Call& call);
+  void SendCall(const std::string& call_id);
+  void Put(Call& call, Payload params);
+  static Payload ParamsFor(const Call& call);
+  std::vector<std::pair<std::string, std::string>> HeadersOf(const Call& call) const;
+  // True: the reply is not the call's, it is sent once more with headers of a new list.
+  bool SendsAgain(Call& call, const McpReply& reply);
+  std::optional<McpReply> AnswerForBackend(const Call& call) const;
+  // The level of log messages those sessions want that the seat is told of.
+  std::string BaseLevel() const;
+  bool IsRaised(const std::string& level) const;
+  // That and the levels of requests of 2026-07-28 at work; empty: nothing is wanted.
+  std::string WantedLevel() const;
+  // True: the backend is asked for its log messages first, and the call is sent after that.
+  bool SetsLevelFirst(Call& call);
+  // A log message that comes only because such a request wants it, and belongs to another call or
+  // to none.
+  bool IsForRaisedOnly(const Call* call, const std::string& raw_params) const;
   void OnReply(const std::string& call_id, McpReply reply);
   void TakeAnswer(Call& call, McpReply reply);
   // mcp_seat_rounds.cc: a reply of such a backend, as the call's client understands it. False: it
   // asks for input first, and the call goes on.
   bool Translate(Call& call, McpReply& reply);
+  // The other way round: a URL that the user has to open first becomes input that is required.
+  static void RequireUrls(const Call& call, McpReply& reply);
+  // What is answered to a client that brings back that the user did not open it.
+  static std::optional<McpReply> DeclinedUrl(const Call& call);
+  std::string UrlsOf(const Call& call, std::string_view result);
   void AskForInput(Call& call, std::string_view result);
   void TakeInput(const OpenAsk& open, bool is_error, const Payload& text);
   void SendRound(Call& call);
@@ -227,6 +257,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   std::map<uint64_t, OpenAsk> asks_;
   v1::Interest interest_;
   std::string level_set_;             // at the shared session
+  bool level_raised_ = false;         // it is beyond what sessions want
   std::set<std::string> subscribed_;  // at the shared session
   uint64_t next_ask_ = 1;
   ExecutionQueue queue_;

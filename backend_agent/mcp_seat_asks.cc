@@ -68,6 +68,7 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
   const Call* call = nullptr;
   const bool of_everybody = ConcernsEverybody(method);
   if (!of_everybody && (is_log || request != 0)) call = CallOf(key, request, false);
+  if (is_log && key.empty() && IsForRaisedOnly(call, raw_params)) return;
   if (call != nullptr) {
     Tell([this, is_log, call_id = call->spec.call_id, method = std::move(method),
           params = std::move(raw_params)]() mutable {
@@ -172,11 +173,15 @@ void McpSeat::ApplyInterest() {
                         on_reply(answered);
                       });
   };
-  if (!interest_.log_level().empty() && interest_.log_level() != level_set_ &&
-      core::FindMember(capabilities, "logging")) {
-    level_set_ = interest_.log_level();
+  if (const std::string level = WantedLevel();
+      !level.empty() && level != level_set_ && core::FindMember(capabilities, "logging")) {
+    level_set_ = level;
     ask("logging/setLevel", "level", level_set_, [this](bool answered) {
-      if (!answered) level_set_.clear();
+      if (!answered) {
+        level_set_.clear();
+      } else {
+        level_raised_ = IsRaised(level_set_);
+      }
     });
   }
   const std::set<std::string> wanted(interest_.resource_uris().begin(),
@@ -214,7 +219,9 @@ void McpSeat::ListenModern() {
       (by_session && !session_->backend().ends_unanswered_exchanges())) {
     return listen_.Stop();
   }
-  listen_.Listen(*session_, {interest_.resource_uris().begin(), interest_.resource_uris().end()});
+  listen_.Listen(*session_,
+                 {.uris = {interest_.resource_uris().begin(), interest_.resource_uris().end()},
+                  .task_ids = {interest_.task_ids().begin(), interest_.task_ids().end()}});
 }
 
 void McpSeat::OnListenedAgain() {

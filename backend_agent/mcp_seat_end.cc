@@ -24,6 +24,8 @@ void McpSeat::OnReply(const std::string& id, McpReply reply) {
 void McpSeat::TakeAnswer(Call& call, McpReply reply) {
   const std::string call_id = call.spec.call_id;
   probe_misses_ = 0;
+  if (SendsAgain(call, reply)) return;
+  RequireUrls(call, reply);
   if (!call.spec.modern && session_ != nullptr && session_->modern_only() &&
       !Translate(call, reply)) {
     return;
@@ -127,6 +129,7 @@ void McpSeat::Finish(const std::string& call_id, CallEnd end) {
 void McpSeat::FreeSlot(Call& call) {
   if (!call.slot) return;
   call.slot = false;
+  if (std::exchange(call.raises_level, false)) ApplyInterestLater();
   queue_.Release(call.lane);
   if (queue_.waiting() > 0) SchedulePump();
 }

@@ -13,13 +13,26 @@ namespace callboard::agent {
 namespace {
 
 constexpr int kRoundsMax = 10;
+constexpr size_t kUrlsMax = 16;
+constexpr std::string_view kElicit = "elicitation/create";
+constexpr std::string_view kUrlKey = "url-";
 
-McpReply Failed(std::string_view message) {
+// Of what a client declares.
+bool MayOpenUrls(std::string_view capabilities) {
+  return core::FindPath(capabilities, {"elicitation", "url"}).has_value();
+}
+
+McpReply Failed(std::string_view message, int code = core::kInternalError,
+                std::string_view raw_data = {}) {
   McpReply reply;
   reply.kind = McpReply::Kind::kError;
-  reply.body = Payload(core::MakeErrorObject(core::kInternalError, message));
+  reply.body = Payload(core::MakeErrorObject(code, message, raw_data));
   reply.reached = true;
   return reply;
+}
+
+bool AsksForUrl(std::string_view method, std::string_view params) {
+  return method == kElicit && core::FindString(params, "mode") == "url";
 }
 
 }  // namespace
@@ -40,6 +53,11 @@ bool McpSeat::Translate(Call& call, McpReply& reply) {
       reply = Failed("the application requires input and does not say which");
       return true;
     }
+    if (const std::string urls = UrlsOf(call, result); !urls.empty()) {
+      reply = Failed("the application needs its user to open a URL first",
+                     core::kUrlElicitationRequired, urls);
+      return true;
+    }
     AskForInput(call, result);
     return false;
   }
@@ -56,6 +74,27 @@ bool McpSeat::Translate(Call& call, McpReply& reply) {
   for (const char* member : {"ttlMs", "cacheScope"}) text = core::RemoveMember(text, member);
   reply.body = Payload(std::move(text));
   return true;
+}
+
+// What a client is told that cannot be asked to open a URL, as data of an error; "" if nothing of
+// the kind is asked or it can.
+std::string McpSeat::UrlsOf(const Call& call, std::string_view result) {
+  if (MayOpenUrls(call.spec.client_capabilities)) return "";
+  std::string urls;
+  (void)core::ForEachMember(
+      core::FindMember(result, "inputRequests").value_or("{}"),
+      [&](const core::JsonMember& member) {
+        const auto params = core::FindMember(member.value, "params");
+        if (!params ||
+            !AsksForUrl(core::FindString(member.value, "method").value_or(""), *params)) {
+          return true;
+        }
+        urls.append(urls.empty() ? "" : ",")
+            .append(core::SetMember(*params, "elicitationId", core::QuoteJson(random_.Hex(16))));
+        return true;
+      });
+  if (urls.empty()) return "";
+  return core::JsonObject().Raw("elicitations", fmt::format("[{}]", urls)).Take();
 }
 
 void McpSeat::AskForInput(Call& call, std::string_view result) {
@@ -81,6 +120,11 @@ void McpSeat::AskForInput(Call& call, std::string_view result) {
   round.open = inputs.size();
   if (inputs.empty()) return SendRound(call);
   for (Input& input : inputs) {
+    if (AsksForUrl(input.method, input.params)) {
+      // Earlier revisions name what they ask for.
+      input.params =
+          core::SetMember(input.params, "elicitationId", core::QuoteJson(random_.Hex(16)));
+    }
     const uint64_t ask = next_ask_++;
     asks_[ask] = {call.spec.call_id, call.session, {}, std::move(input.key)};
     TellLater([this, ask, call_id = call.spec.call_id, method = std::move(input.method),
@@ -114,14 +158,64 @@ void McpSeat::SendRound(Call& call) {
   for (const auto& [key, raw] : call.round.responses) responses.Raw(key, raw);
   std::string params = core::SetMember(call.spec.params.view(), "inputResponses", responses.Take());
   if (!call.round.state.empty()) params = core::SetMember(params, "requestState", call.round.state);
-  const std::string call_id = call.spec.call_id;
-  call.request = session_->Request(
-      call.spec.method, Payload(std::move(params)), call.spec.wants_progress,
-      [this, call_id](McpReply reply) { OnReply(call_id, std::move(reply)); }, call.spec.trace,
-      ClientDescription{.capabilities = call.spec.client_capabilities,
-                        .client_info = call.spec.client_info,
-                        .log_level = call.spec.log_level});
-  call_of_request_[{call.session, call.request}] = call_id;
+  Put(call, Payload(std::move(params)));
+}
+
+// ---- URLs that the user has to open ------------------------------------------------------------
+
+// The backend keeps no state of it: it ends the call with an error, and takes it when it comes once
+// more. So does what is made of it here, which has no requestState.
+void McpSeat::RequireUrls(const Call& call, McpReply& reply) {
+  if (reply.kind != McpReply::Kind::kError || !call.spec.modern || call.in_modern ||
+      core::MemberOfMcpName(call.spec.method).empty() ||
+      core::FindInteger(reply.body.view(), "code") != core::kUrlElicitationRequired) {
+    return;
+  }
+  core::JsonObject requests;
+  size_t count = 0;
+  const auto take = [&](std::string_view elicitation) {
+    if (!core::FindString(elicitation, "url")) return true;
+    std::string params = core::SetMember(elicitation, "mode", R"("url")");
+    params = core::RemoveMember(params, "elicitationId");
+    requests.Raw(fmt::format("{}{}", kUrlKey, ++count),
+                 core::JsonObject().String("method", kElicit).Raw("params", params).Take());
+    return count < kUrlsMax;
+  };
+  const auto listed = core::FindPath(reply.body.view(), {"data", "elicitations"});
+  if (listed) (void)core::ForEachElement(*listed, take);
+  if (count == 0) return;
+  if (!MayOpenUrls(call.spec.client_capabilities)) {
+    reply = Failed(
+        "the application needs its user to open a URL first, which this client does not "
+        "offer (elicitation.url)",
+        core::kMissingCapability, R"({"requiredCapabilities":{"elicitation":{"url":{}}}})");
+    return;
+  }
+  reply.kind = McpReply::Kind::kResult;
+  reply.body = Payload(core::JsonObject()
+                           .String("resultType", "input_required")
+                           .Raw("inputRequests", requests.Take())
+                           .Take());
+}
+
+std::optional<McpReply> McpSeat::DeclinedUrl(const Call& call) {
+  if (!call.spec.modern || call.in_modern) return std::nullopt;
+  const auto responses = core::FindMember(call.spec.params.view(), "inputResponses");
+  if (!responses) return std::nullopt;
+  bool declined = false;
+  (void)core::ForEachMember(*responses, [&](const core::JsonMember& response) {
+    declined = !response.key_escaped && response.key.starts_with(kUrlKey) &&
+               core::FindString(response.value, "action") != "accept";
+    return !declined;
+  });
+  if (!declined) return std::nullopt;
+  constexpr std::string_view kWhy =
+      "the application needs its user to open a URL first, and that was declined";
+  if (call.spec.method != "tools/call") return Failed(kWhy);
+  McpReply reply;
+  reply.kind = McpReply::Kind::kResult;
+  reply.body = Payload(core::MakeToolError(kWhy));
+  return reply;
 }
 
 }  // namespace callboard::agent

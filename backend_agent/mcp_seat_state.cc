@@ -148,6 +148,7 @@ void McpSeat::OnSessionReady() {
 }
 
 void McpSeat::OnEraKnown() {
+  watcher_.OnEraKnown();
   SeatChanged();
   ListenModern();
 }

@@ -26,20 +26,36 @@ std::string ClientInfoOf(const ClientDescription& client) {
       .Take();
 }
 
+// Whether an array of versions has one that `fits`.
+template <class Fits>
+bool Lists(std::optional<std::string_view> versions, Fits fits) {
+  bool listed = false;
+  if (!versions) return false;
+  (void)core::ForEachElement(*versions, [&](std::string_view version) {
+    listed = fits(core::DecodeString(version).value_or(""));
+    return !listed;
+  });
+  return listed;
+}
+
+bool ListsModern(std::optional<std::string_view> versions) {
+  return Lists(versions, [](const std::string& version) { return version == kModernRevision; });
+}
+
+bool ListsEarlier(std::optional<std::string_view> versions) {
+  return Lists(versions, [](const std::string& version) {
+    const auto revision = core::ParseRevision(version);
+    return revision && *revision <= core::kNewestLegacyRevision;
+  });
+}
+
 // As a DiscoverResult has them, of a server that speaks that revision; else empty.
 std::string ModernCapabilities(const McpReply& reply) {
   if (reply.kind != McpReply::Kind::kResult) return {};
   const std::string_view result = reply.body.view();
-  bool listed = false;
-  if (const auto versions = core::FindMember(result, "supportedVersions")) {
-    (void)core::ForEachElement(*versions, [&](std::string_view version) {
-      listed = core::DecodeString(version) == kModernRevision;
-      return !listed;
-    });
-  }
   const auto capabilities = core::FindMember(result, "capabilities");
-  return listed && capabilities && core::IsObject(*capabilities) ? std::string(*capabilities)
-                                                                 : std::string();
+  if (!ListsModern(core::FindMember(result, "supportedVersions"))) return {};
+  return capabilities && core::IsObject(*capabilities) ? std::string(*capabilities) : std::string();
 }
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
@@ -98,7 +114,7 @@ McpSession::~McpSession() = default;
 
 uint64_t McpSession::Request(std::string method, Payload params, bool wants_progress,
                              ReplyCallback callback, core::TraceContext trace,
-                             std::optional<ClientDescription> modern) {
+                             std::optional<ModernContext> modern) {
   return Add({.method = std::move(method),
               .params = std::move(params),
               .wants_progress = wants_progress,
@@ -137,11 +153,11 @@ std::string McpSession::Compose(uint64_t id, const Pending& pending) const {
   std::string_view params = pending.params.view();
   std::string enveloped;
   if (pending.modern) {
-    const std::string info = ClientInfoOf(*pending.modern);
-    enveloped = core::AddEnvelope(params, kModernRevision,
-                                  {.capabilities = pending.modern->capabilities,
-                                   .client_info = info,
-                                   .log_level = pending.modern->log_level});
+    const ClientDescription& client = pending.modern->client;
+    const std::string info = ClientInfoOf(client);
+    enveloped = core::AddEnvelope(
+        params, kModernRevision,
+        {.capabilities = client.capabilities, .client_info = info, .log_level = client.log_level});
     params = enveloped;
   }
   std::string traced;
@@ -168,8 +184,11 @@ void McpSession::SendPending(uint64_t id, Pending& pending) {
   std::string text = Compose(id, pending);
   pending.exchange =
       pending.modern
-          ? backend_->SendModern(id, std::move(text), pending.method,
-                                 NamedIn(pending.method, pending.params.view()), pending.trace)
+          ? backend_->SendModern(id, std::move(text),
+                                 {.method = pending.method,
+                                  .named = NamedIn(pending.method, pending.params.view()),
+                                  .params = pending.modern->param_headers},
+                                 pending.trace)
           : backend_->Send(id, std::move(text), !pending.notification, pending.trace);
 }
 
@@ -260,7 +279,50 @@ void McpSession::Initialize() {
   ++epoch_;
   backend_->SetRevision("");
   modern_only_ = false;
+  era_told_ = false;
   initialized_id_ = 0;
+  if (asks_era_ && backend_->may_be_modern() && backend_->has_headers()) {
+    return DiscoverFirst(/*again=*/false);
+  }
+  OpenSession();
+}
+
+void McpSession::DiscoverFirst(bool again) {
+  initialize_id_ = next_id_++;
+  Pending& pending = pending_
+                         .emplace(initialize_id_, Pending{.method = "server/discover",
+                                                          .modern = ModernContext(),
+                                                          .sent_again = true,
+                                                          .callback =
+                                                              [this, again](const McpReply& reply) {
+                                                                OnDiscoveredFirst(reply, again);
+                                                              }})
+                         .first->second;
+  SendPending(initialize_id_, pending);
+  timer_ = loop_.After(limits_.discover_first_timeout, [this] {
+    Forget(initialize_id_);
+    OpenSession();
+  });
+}
+
+void McpSession::OnDiscoveredFirst(const McpReply& reply, bool again) {
+  initialize_id_ = 0;
+  if (state_ != State::kInitializing) return;
+  const bool refused = reply.kind == McpReply::Kind::kError &&
+                       core::FindInteger(reply.body.view(), "code") == core::kUnsupportedVersion;
+  if (refused && !again && ListsModern(core::FindPath(reply.body.view(), {"data", "supported"}))) {
+    return DiscoverFirst(/*again=*/true);
+  }
+  // What was no MCP answer is one, too.
+  era_told_ = reply.kind != McpReply::Kind::kFailed || absl::IsInternal(reply.status);
+  modern_capabilities_ = ModernCapabilities(reply);
+  const bool alone =
+      modern() && !ListsEarlier(core::FindMember(reply.body.view(), "supportedVersions"));
+  if (alone) return BeginAlone(reply, "");
+  OpenSession();
+}
+
+void McpSession::OpenSession() {
   const std::string params =
       core::JsonObject()
           .String("protocolVersion", core::RevisionName(core::kNewestLegacyRevision))
@@ -336,8 +398,12 @@ void McpSession::BecomeReady() {
   for (auto& [id, pending] : pending_) {
     if (!pending.sent) SendPending(id, pending);
   }
-  if (asks_era_ && !modern_only_ && backend_->may_be_modern()) Discover();
+  const bool ask = asks_era_ && !modern_only_ && !era_told_ && backend_->may_be_modern();
+  if (ask) Discover();
+  const bool known = !ask && modern();
+  const auto alive = lifetime_.Watch();
   events_->OnSessionReady();
+  if (known && !alive.expired()) events_->OnEraKnown();
 }
 
 void McpSession::DiscoverAlone(std::string why) {
@@ -346,7 +412,7 @@ void McpSession::DiscoverAlone(std::string why) {
       pending_
           .emplace(initialize_id_,
                    Pending{.method = "server/discover",
-                           .modern = ClientDescription(),
+                           .modern = ModernContext(),
                            .sent_again = true,
                            .callback = [this, why = std::move(why)](
                                            const McpReply& reply) { BeginAlone(reply, why); }})
@@ -368,9 +434,7 @@ void McpSession::BeginAlone(const McpReply& reply, std::string why) {
                  std::string(core::FindPath(result, {"_meta", core::kMetaServerInfo}).value_or("")),
              .instructions = core::FindString(result, "instructions").value_or("")};
   backend_->SetRevision(kModernRevision);
-  const auto alive = lifetime_.Watch();
   BecomeReady();
-  if (!alive.expired()) events_->OnEraKnown();
 }
 
 // After initialize: there are servers that end at anything else before it.
@@ -378,7 +442,7 @@ void McpSession::Discover() {
   pending_.erase(discover_id_);
   discover_id_ = Request(
       "server/discover", Payload(), false, [this](const McpReply& reply) { OnDiscovered(reply); },
-      {}, ClientDescription());
+      {}, ModernContext());
   discover_timer_ = loop_.After(limits_.discover_timeout, [this] { Forget(discover_id_); });
 }
 

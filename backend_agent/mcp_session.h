@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -31,6 +33,8 @@ struct SessionLimits {
   absl::Duration initialized_wait = absl::Seconds(1);
   // For the answer to server/discover; a backend that gives none speaks earlier revisions only.
   absl::Duration discover_timeout = absl::Seconds(10);
+  // The same where it is asked before initialize, which waits for it.
+  absl::Duration discover_first_timeout = absl::Seconds(3);
   // Exchanges that have had their response and not yet their end; the oldest is given up beyond.
   size_t finishing_max = 64;
 };
@@ -58,6 +62,13 @@ struct ClientDescription {
   std::string capabilities;
   std::string client_info;
   std::string log_level;  // of an envelope; empty: none
+};
+
+// What makes a request one of revision 2026-07-28.
+struct ModernContext {
+  ClientDescription client;
+  // Arguments that are repeated in headers, see ModernHeaders.
+  std::vector<std::pair<std::string, std::string>> param_headers;
 };
 
 // Owns the backend; owned by a McpSeat or by its ClientSessions. Loop thread only. Requests before
@@ -101,7 +112,9 @@ class McpSession final : private Backend::Events {
   // Of a backend that is there: requests wait for it, for initialize_timeout at most.
   void StartUp();
 
-  // From now on each new session asks the backend whether it speaks revision 2026-07-28, too.
+  // From now on each new session asks the backend whether it speaks revision 2026-07-28, too:
+  // before initialize where requests have headers, and else after it, as there are servers behind
+  // pipes that end at anything else before it.
   void AskEra() { asks_era_ = true; }
   // It does: requests may go in that revision, beside the session.
   bool modern() const { return !modern_capabilities_.empty(); }
@@ -112,10 +125,10 @@ class McpSession final : private Backend::Events {
 
   // The reply's number is the wire id. `params` is a raw object or empty. `trace` goes with it in
   // `_meta`, unless the params have a sound one of their own, and in the transport's headers. With
-  // `modern` it is a request of revision 2026-07-28 of that client.
+  // `modern` it is a request of revision 2026-07-28.
   uint64_t Request(std::string method, Payload params, bool wants_progress, ReplyCallback callback,
                    core::TraceContext trace = {},
-                   std::optional<ClientDescription> modern = std::nullopt);
+                   std::optional<ModernContext> modern = std::nullopt);
   // The reply comes when the backend has taken it: kResult with an empty body.
   uint64_t Notify(std::string method, Payload params, ReplyCallback callback);
   // Tells the backend that the answer to `request` is not wanted. False: it had not been sent, and
@@ -144,7 +157,7 @@ class McpSession final : private Backend::Events {
     bool notification = false;
     bool wants_progress = false;
     core::TraceContext trace;
-    std::optional<ClientDescription> modern;
+    std::optional<ModernContext> modern;
     bool sent = false;
     bool sent_again = false;
     uint64_t epoch = 0;  // of the session it was sent in
@@ -165,6 +178,10 @@ class McpSession final : private Backend::Events {
   std::string Compose(uint64_t id, const Pending& pending) const;
   void SendAside(std::string text);
   void Initialize();
+  void OpenSession();
+  // `again`: in the version that the backend has named.
+  void DiscoverFirst(bool again);
+  void OnDiscoveredFirst(const McpReply& reply, bool again);
   void OnInitializeReply(McpReply reply);
   void RetryInitialize(std::string why);
   void BecomeReady();
@@ -193,6 +210,7 @@ class McpSession final : private Backend::Events {
   uint64_t initialized_id_ = 0;
   ServerDescription server_;
   bool asks_era_ = false;
+  bool era_told_ = false;  // in this session, before initialize
   std::string modern_capabilities_;
   bool modern_only_ = false;
   uint64_t discover_id_ = 0;

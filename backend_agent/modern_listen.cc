@@ -3,16 +3,29 @@
 
 #include <utility>
 
+#include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 #include "fmt/format.h"
 
 namespace callboard::agent {
 
-void ModernListen::Listen(McpSession& session, std::set<std::string> uris) {
-  if (session_ == &session && uris == uris_) return;
+namespace {
+
+std::string ArrayOf(const std::set<std::string>& texts) {
+  std::string listed;
+  for (const std::string& text : texts) {
+    listed.append(listed.empty() ? "" : ",").append(core::QuoteJson(text));
+  }
+  return fmt::format("[{}]", listed);
+}
+
+}  // namespace
+
+void ModernListen::Listen(McpSession& session, Wish wish) {
+  if (session_ == &session && wish == wish_) return;
   Stop();
   session_ = &session;
-  uris_ = std::move(uris);
+  wish_ = std::move(wish);
   Ask();
 }
 
@@ -21,19 +34,20 @@ void ModernListen::Stop() {
   if (session_ != nullptr && request_ != 0) session_->Forget(request_);
   request_ = 0;
   session_ = nullptr;
-  uris_.clear();
+  wish_ = {};
 }
 
 void ModernListen::Ask() {
-  std::string listed;
-  for (const std::string& uri : uris_) {
-    listed.append(listed.empty() ? "" : ",").append(core::QuoteJson(uri));
-  }
   core::JsonObject wish;
   wish.Bool("toolsListChanged", true)
       .Bool("promptsListChanged", true)
       .Bool("resourcesListChanged", true);
-  if (!listed.empty()) wish.Raw("resourceSubscriptions", fmt::format("[{}]", listed));
+  if (!wish_.uris.empty()) wish.Raw("resourceSubscriptions", ArrayOf(wish_.uris));
+  ModernContext context;
+  if (!wish_.task_ids.empty()) {
+    wish.Raw("taskIds", ArrayOf(wish_.task_ids));
+    context.client.capabilities = fmt::format(R"({{"extensions":{{"{}":{{}}}}}})", core::kTasks);
+  }
   request_ = session_->Request(
       "subscriptions/listen", Payload(core::JsonObject().Raw("notifications", wish.Take()).Take()),
       false,
@@ -42,7 +56,7 @@ void ModernListen::Ask() {
         // An error says that there is nothing to listen to.
         if (reply.kind != McpReply::Kind::kError) OnEnd();
       },
-      {}, ClientDescription());
+      {}, std::move(context));
 }
 
 void ModernListen::OnEnd() {

@@ -24,8 +24,14 @@ class ModernListen {
         backoff_(absl::Milliseconds(500), absl::Seconds(30), random),
         on_again_(std::move(on_again)) {}
 
-  // Lists and these resources, from now on. `session` lives until Stop().
-  void Listen(McpSession& session, std::set<std::string> uris);
+  // What is listened to beside the lists.
+  struct Wish {
+    std::set<std::string> uris;
+    std::set<std::string> task_ids;
+    bool operator==(const Wish&) const = default;
+  };
+  // From now on. `session` lives until Stop().
+  void Listen(McpSession& session, Wish wish);
   void Stop();
 
   // It was heard: the next wait is a short one.
@@ -40,7 +46,7 @@ class ModernListen {
   core::Backoff backoff_;
   std::function<void()> on_again_;
   McpSession* session_ = nullptr;
-  std::set<std::string> uris_;
+  Wish wish_;
   uint64_t request_ = 0;
   core::Timer again_;
 };

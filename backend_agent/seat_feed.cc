@@ -110,6 +110,7 @@ void SeatFeed::ApplyInterests(const std::string& seat_id) {
   size_t level = core::kMcpLogLevels.size();
   std::set<std::string> resources;
   std::set<std::string> feeds;
+  std::set<std::string> tasks;
   for (const Port* port : ports_) {
     auto told = port->told_.find(seat_id);
     if (told == port->told_.end() || told->second.interest.version() == 0) continue;
@@ -119,12 +120,14 @@ void SeatFeed::ApplyInterests(const std::string& seat_id) {
     level = std::min(level, core::McpSeverity(one.log_level()));
     resources.insert(one.resource_uris().begin(), one.resource_uris().end());
     feeds.insert(one.feeds().begin(), one.feeds().end());
+    tasks.insert(one.task_ids().begin(), one.task_ids().end());
   }
   if (level < core::kMcpLogLevels.size()) {
     all.set_log_level(std::string(core::kMcpLogLevels[level]));
   }
   for (const std::string& uri : resources) all.add_resource_uris(uri);
   for (const std::string& feed : feeds) all.add_feeds(feed);
+  for (const std::string& task : tasks) all.add_task_ids(task);
   seat->SetInterest(all);
 }
 

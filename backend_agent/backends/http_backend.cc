@@ -52,15 +52,19 @@ std::unique_ptr<BackendExchange> HttpBackend::Send(uint64_t id, std::string text
 }
 
 std::unique_ptr<BackendExchange> HttpBackend::SendModern(uint64_t id, std::string text,
-                                                         std::string_view method,
-                                                         std::string_view named,
+                                                         ModernHeaders headers,
                                                          const core::TraceContext& trace) {
-  net::HeaderList headers = {
+  net::HeaderList list = {
       {"MCP-Protocol-Version", std::string(core::RevisionName(core::McpRevision::k2026_07_28))},
-      {"Mcp-Method", core::EncodeMirrorHeader(method)}};
-  if (!named.empty()) headers.emplace_back("Mcp-Name", core::EncodeMirrorHeader(named));
-  return Post(
-      std::make_unique<Exchange>(this, id, std::move(text), true, trace, std::move(headers)), id);
+      {"Mcp-Method", core::EncodeMirrorHeader(headers.method)}};
+  if (!headers.named.empty()) {
+    list.emplace_back("Mcp-Name", core::EncodeMirrorHeader(headers.named));
+  }
+  for (auto& [name, value] : headers.params) {
+    list.emplace_back(fmt::format("Mcp-Param-{}", name), std::move(value));
+  }
+  return Post(std::make_unique<Exchange>(this, id, std::move(text), true, trace, std::move(list)),
+              id);
 }
 
 std::unique_ptr<BackendExchange> HttpBackend::Post(std::unique_ptr<Exchange> exchange,

@@ -55,9 +55,9 @@ class HttpBackend final : public Backend {
   void Start(Events* events) override;
   std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                         const core::TraceContext& trace) override;
-  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
-                                              std::string_view method, std::string_view named,
+  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text, ModernHeaders headers,
                                               const core::TraceContext& trace) override;
+  bool has_headers() const override { return true; }
   bool may_be_modern() const override { return true; }
   void SetRevision(std::string_view revision) override;
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;

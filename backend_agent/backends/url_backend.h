@@ -29,11 +29,11 @@ class UrlBackend final : public Backend, private Backend::Events {
   void Start(Backend::Events* events) override;
   std::unique_ptr<BackendExchange> Send(uint64_t id, std::string text, bool expects_reply,
                                         const core::TraceContext& trace) override;
-  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text,
-                                              std::string_view method, std::string_view named,
+  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text, ModernHeaders headers,
                                               const core::TraceContext& trace) override {
-    return carrier_->SendModern(id, std::move(text), method, named, trace);
+    return carrier_->SendModern(id, std::move(text), std::move(headers), trace);
   }
+  bool has_headers() const override { return carrier_->has_headers(); }
   bool may_be_modern() const override { return carrier_->may_be_modern(); }
   void SetRevision(std::string_view revision) override { carrier_->SetRevision(revision); }
   void Probe(absl::AnyInvocable<void(bool alive)> callback) override;

@@ -27,6 +27,23 @@ TEST_F(HttpBackendTest, CarriesTheTraceOfACallInItsHeaders) {
   EXPECT_EQ(requests[1].Header("baggage"), nullptr);
 }
 
+TEST_F(HttpBackendTest, RepeatsInHeadersWhatAModernRequestNames) {
+  answer = [](const Responder& responder) { responder->Respond(200, Json(), "{}"); };
+  Begin();
+  const auto exchange = backend->SendModern(
+      1, R"({"jsonrpc":"2.0","id":1,"method":"tools/call"})",
+      {.method = "tools/call", .named = "\xC3\xA4", .params = {{"Region", "eu"}, {"Empty", ""}}},
+      {});
+  loop.RunFor(absl::Milliseconds(10));
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(*requests[0].Header("MCP-Protocol-Version"), "2026-07-28");
+  EXPECT_EQ(*requests[0].Header("Mcp-Method"), "tools/call");
+  EXPECT_EQ(*requests[0].Header("Mcp-Name"), "=?base64?w6Q=?=");
+  EXPECT_EQ(*requests[0].Header("Mcp-Param-Region"), "eu");
+  ASSERT_NE(requests[0].Header("Mcp-Param-Empty"), nullptr);
+  EXPECT_EQ(*requests[0].Header("Mcp-Param-Empty"), "");
+}
+
 TEST_F(HttpBackendTest, TakesMessagesFromAnEventStreamAsTheyCome) {
   Begin();
   Responder open;

@@ -26,6 +26,7 @@ class PlayedBackend final : public Backend {
     std::string text;
     std::string method;
     core::TraceContext trace;
+    std::vector<std::pair<std::string, std::string>> param_headers;
   };
 
   explicit PlayedBackend(core::EventLoop& loop) : loop_(loop) {}
@@ -43,7 +44,7 @@ class PlayedBackend final : public Backend {
     auto message = core::ParseJsonRpc(text, true);
     EXPECT_TRUE(message.ok()) << text;
     const std::string method = message->method;
-    sent.push_back({id, text, method, trace});
+    sent.push_back({id, text, method, trace, {}});
     if (!reply) {
       Later([this, id] { events_->OnExchangeEnd(id, absl::OkStatus(), true); });
     } else if (method == "initialize" && answers_initialize) {
@@ -56,6 +57,13 @@ class PlayedBackend final : public Backend {
     }
     return nullptr;
   }
+  std::unique_ptr<BackendExchange> SendModern(uint64_t id, std::string text, ModernHeaders headers,
+                                              const core::TraceContext& trace) override {
+    auto exchange = Send(id, std::move(text), true, trace);
+    sent.back().param_headers = std::move(headers.params);
+    return exchange;
+  }
+  bool has_headers() const override { return is_http; }
   void SetRevision(std::string_view) override {}
   void Probe(absl::AnyInvocable<void(bool)> callback) override {
     loop_.Post([this, callback = std::move(callback)]() mutable { callback(probe_answer); });
@@ -136,6 +144,7 @@ class PlayedBackend final : public Backend {
   bool probe_answer = true;
   bool ends_unanswered = true;
   bool asked_for_its_era = false;
+  bool is_http = false;
   int64_t process = 4711;
 
  private:
@@ -203,8 +212,9 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   void OnNotification(const std::string& id, std::string method, std::string) override {
     told.push_back(fmt::format("{} {}", id, method));
   }
-  void OnAsk(const std::string& id, uint64_t ask, std::string method, std::string) override {
+  void OnAsk(const std::string& id, uint64_t ask, std::string method, std::string params) override {
     told.push_back(fmt::format("{} ask {} {}", id, ask, method));
+    asked = std::move(params);
   }
   void OnAskCancelled(const std::string& id, uint64_t ask, std::string params) override {
     told.push_back(fmt::format("{} ask {} cancelled {}", id, ask, params));
@@ -229,6 +239,7 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   core::SeededRandom random{1};
   tests::MemorySpool spool;
   std::vector<std::string> told;
+  std::string asked;  // params of the last one
   std::map<std::string, CallEnd> ends;
   std::map<std::string, std::string> digest_at_end;
   std::function<void()> on_starting;
