@@ -1,6 +1,8 @@
 // Implementation of the error table.
 #include "bridge/errors.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
@@ -209,5 +211,11 @@ core::JsonObject DiagnosticsOf(const core::EventLoop& loop, absl::Time started) 
 }
 
 std::string HardTimerData(bool started) { return Data("hard_timer", started); }
+
+std::string NoSuchInstance(std::string_view instance, int meant) {
+  constexpr size_t kShownBytesMax = 100;
+  return fmt::format("instance '{}' {}", instance.substr(0, kShownBytesMax),
+                     meant == 0 ? "is not connected" : "is not unique");
+}
 
 }  // namespace callboard::bridge

@@ -34,6 +34,9 @@ int StatusHttpCode(const absl::Status& status);
 // Whether the status is about what the caller asked for rather than about our own state.
 bool IsCallersMistake(const absl::Status& status);
 
+// Why {instance} of a path leads nowhere: so many seats are meant by it, not one.
+std::string NoSuchInstance(std::string_view instance, int meant);
+
 // {"reason":"hard_timer",...}: the control plane was silent for too long.
 std::string HardTimerData(bool started);
 // What a call leaves behind that ended without the control plane (C4): the beginning of it.

@@ -28,6 +28,10 @@ std::string OwnResult(const BridgeConfig& config, core::McpRevision revision,
 
 }  // namespace
 
+std::string_view ToolsCapabilities() { return R"({"tools":{"listChanged":true}})"; }
+
+std::string_view ToolsInstructions() { return kToolsInstructions; }
+
 std::string_view FacadeCapabilities() { return R"({"tools":{"listChanged":false}})"; }
 
 std::string FacadeServerInfo(const BridgeConfig& config) {
@@ -60,7 +64,7 @@ std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision
 }
 
 std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
-  return OwnResult(config, revision, R"({"tools":{"listChanged":true}})", kToolsInstructions);
+  return OwnResult(config, revision, ToolsCapabilities(), kToolsInstructions);
 }
 
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,

@@ -20,9 +20,11 @@ std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision 
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,
                                      const v1::InstanceRow& row);
 
-// Raw JSON of the facade's capabilities and of who answers there; of an instance the backend's own,
-// as far as they are passed through.
+// Raw JSON of the facade's capabilities, or of what shows selected tools, and of who answers there;
+// of an instance the backend's own, as far as they are passed through.
 std::string_view FacadeCapabilities();
+std::string_view ToolsCapabilities();
+std::string_view ToolsInstructions();
 std::string FacadeServerInfo(const BridgeConfig& config);
 std::string PassedCapabilities(std::string_view backend);
 std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow& row);

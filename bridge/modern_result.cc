@@ -1,11 +1,14 @@
 // Implementation of the responses of revision 2026-07-28.
 #include "bridge/modern_result.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "bridge/facade/tools.h"
 #include "bridge/initialize_result.h"
+#include "bridge/translator.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 
@@ -14,12 +17,9 @@ namespace {
 
 using core::JsonObject;
 
-constexpr int64_t kUrlElicitationRequired = -32042;
 constexpr int64_t kLegacyCodesFirst = -32019;
 constexpr int64_t kLegacyCodesLast = -32000;
-// The newest first: what a client may choose from, with or without a session.
-constexpr std::string_view kSupportedVersions =
-    R"(["2026-07-28","2025-11-25","2025-06-18","2025-03-26"])";
+constexpr core::McpRevision kModern = core::McpRevision::k2026_07_28;
 constexpr std::string_view kResultType = "resultType";
 constexpr std::string_view kTtl = "ttlMs";
 constexpr std::string_view kScope = "cacheScope";
@@ -29,6 +29,29 @@ bool MayBeCached(std::string_view method) {
       "server/discover", "tools/list",     "prompts/list",
       "resources/list",  "resources/read", "resources/templates/list"};
   return std::find(kMethods.begin(), kMethods.end(), method) != kMethods.end();
+}
+
+// The newest first: what a client may choose from, with or without a session.
+std::string SupportedVersions() {
+  std::string names = core::QuoteJson(core::RevisionName(kModern));
+  for (auto it = kServedRevisions.rbegin(); it != kServedRevisions.rend(); ++it) {
+    names.append(",").append(core::QuoteJson(core::RevisionName(*it)));
+  }
+  return fmt::format("[{}]", names);
+}
+
+// What a surface of our own says of itself.
+std::string OwnDiscoverResult(const BridgeConfig& config, std::string_view capabilities,
+                              std::string_view instructions) {
+  return JsonObject()
+      .String(kResultType, "complete")
+      .Raw("supportedVersions", SupportedVersions())
+      .Raw("capabilities", capabilities)
+      .String("instructions", instructions)
+      .Int(kTtl, 0)
+      .String(kScope, "private")
+      .Raw("_meta", JsonObject().Raw(core::kMetaServerInfo, FacadeServerInfo(config)).Take())
+      .Take();
 }
 
 // `has(name)`: the result has that member.
@@ -92,7 +115,7 @@ std::string ModernError(const ModernAsked& asked, std::string_view error, int64_
     if (!core::FindPath(text, {"data", "uri"}) && !asked.named.empty()) {
       text = core::SetPath(text, {"data", "uri"}, core::QuoteJson(asked.named));
     }
-  } else if (given == kUrlElicitationRequired ||
+  } else if (given == core::kUrlElicitationRequired ||
              (given >= kLegacyCodesFirst && given <= kLegacyCodesLast)) {
     *code = core::kInternalError;
   }
@@ -142,19 +165,19 @@ std::string ModernMembers(std::string_view method, const v1::OutcomeFacts& facts
 }
 
 std::string UnsupportedVersionData(std::string_view raw_requested) {
-  return JsonObject().Raw("supported", R"(["2026-07-28"])").Raw("requested", raw_requested).Take();
+  const std::string modern = core::QuoteJson(core::RevisionName(kModern));
+  return JsonObject()
+      .Raw("supported", fmt::format("[{}]", modern))
+      .Raw("requested", raw_requested)
+      .Take();
 }
 
 std::string FacadeDiscoverResult(const BridgeConfig& config) {
-  return JsonObject()
-      .String(kResultType, "complete")
-      .Raw("supportedVersions", kSupportedVersions)
-      .Raw("capabilities", FacadeCapabilities())
-      .String("instructions", FacadeInstructions())
-      .Int(kTtl, 0)
-      .String(kScope, "private")
-      .Raw("_meta", JsonObject().Raw(core::kMetaServerInfo, FacadeServerInfo(config)).Take())
-      .Take();
+  return OwnDiscoverResult(config, FacadeCapabilities(), FacadeInstructions());
+}
+
+std::string ToolsDiscoverResult(const BridgeConfig& config) {
+  return OwnDiscoverResult(config, ToolsCapabilities(), ToolsInstructions());
 }
 
 std::string InstanceDiscoverResult(const BridgeConfig& config, const v1::InstanceRow& row) {
@@ -164,7 +187,7 @@ std::string InstanceDiscoverResult(const BridgeConfig& config, const v1::Instanc
   }
   JsonObject result;
   result.String(kResultType, "complete")
-      .Raw("supportedVersions", kSupportedVersions)
+      .Raw("supportedVersions", SupportedVersions())
       .Raw("capabilities", capabilities);
   if (!row.instructions().empty()) result.String("instructions", row.instructions());
   return result.Int(kTtl, 0)

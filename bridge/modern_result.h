@@ -39,6 +39,7 @@ std::string UnsupportedVersionData(std::string_view raw_requested);
 
 // The results of server/discover.
 std::string FacadeDiscoverResult(const BridgeConfig& config);
+std::string ToolsDiscoverResult(const BridgeConfig& config);
 std::string InstanceDiscoverResult(const BridgeConfig& config, const v1::InstanceRow& row);
 
 }  // namespace callboard::bridge

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -84,10 +85,17 @@ McpRevision NegotiateRevision(std::string_view initialize_params) {
 
 bool IsServedRevision(std::string_view name) {
   const auto revision = core::ParseRevision(name);
-  return revision && *revision >= McpRevision::k2025_03_26 && *revision <= McpRevision::k2025_11_25;
+  return revision && std::find(kServedRevisions.begin(), kServedRevisions.end(), *revision) !=
+                         kServedRevisions.end();
 }
 
-std::string_view ServedRevisions() { return "2025-03-26, 2025-06-18, 2025-11-25"; }
+std::string ServedRevisions() {
+  std::string names;
+  for (const McpRevision revision : kServedRevisions) {
+    names.append(names.empty() ? "" : ", ").append(core::RevisionName(revision));
+  }
+  return names;
+}
 
 ParamsView SliceParams(std::string_view params) {
   ParamsView view;
@@ -185,14 +193,9 @@ bool WasCancelledByClient(const v1::CallOutcome& outcome) {
 
 std::string InvalidArgumentsText(const Asked& asked, std::string_view message) {
   if (core::InvalidArgumentsAreResults(asked.revision)) {
-    return core::MakeResult(asked.raw_id, ErrorResult(message));
+    return core::MakeResult(asked.raw_id, core::MakeToolError(message));
   }
   return core::MakeErrorResponse(asked.raw_id, core::kInvalidParams, message);
-}
-
-std::string ErrorResult(std::string_view message) {
-  return fmt::format(R"({{"content":[{{"type":"text","text":{}}}],"isError":true}})",
-                     core::QuoteJson(message));
 }
 
 }  // namespace callboard::bridge

@@ -1,6 +1,7 @@
 // JSON-RPC of one MCP revision <-> the control API. Pure: text in, messages out, and back.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,8 +19,11 @@ namespace callboard::bridge {
 core::McpRevision NegotiateRevision(std::string_view initialize_params);
 // Whether we serve sessions of that revision (value of a MCP-Protocol-Version header).
 bool IsServedRevision(std::string_view name);
-// The revisions we serve, for error messages.
-std::string_view ServedRevisions();
+// Those revisions, the oldest first.
+inline constexpr std::array<core::McpRevision, 3> kServedRevisions = {
+    core::McpRevision::k2025_03_26, core::McpRevision::k2025_06_18, core::McpRevision::k2025_11_25};
+// The same for error messages.
+std::string ServedRevisions();
 
 // The parts of `params` the bridge looks at, raw; empty views are absent members.
 struct ParamsView {
@@ -73,7 +77,5 @@ bool WasCancelledByClient(const v1::CallOutcome& outcome);
 
 // An answer whose text says what is wrong with the arguments of a tool: as the revision wants it.
 std::string InvalidArgumentsText(const Asked& asked, std::string_view message);
-// {"content":[{"type":"text","text":..}],"isError":true}
-std::string ErrorResult(std::string_view message);
 
 }  // namespace callboard::bridge

@@ -104,8 +104,7 @@ bool McpEndpoint::TakeModern(const VisitPtr& visit) {
   const JsonRpcMessage& message = visit->message;
   const bool claims = IsCall(message) && core::FindModernClaim(message.params).has_value();
   const bool header = IsModernVersion(visit->HeaderText(kVersionHeader));
-  // What a URL selects belongs to a session.
-  if (!core_.config.modern || !visit->tools.empty()) {
+  if (!core_.config.modern) {
     if (!claims && (!header || visit->http.Header(kSessionHeader) != nullptr)) return false;
     // Neither silence nor a code of the modern era: the client then falls back to initialize.
     visit->answer.RpcError(400, visit->raw_id(), core::kInvalidRequest, ModernRefusal());
@@ -269,21 +268,20 @@ void McpEndpoint::Initialize(const VisitPtr& visit) {
                               [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
                                 const bool unknown = rows.ok() ? rows->instances_size() == 0
                                                                : IsCallersMistake(rows.status());
-                                if (unknown) return AnswerNoInstance(visit, "is not connected");
+                                if (unknown) return AnswerNoInstance(visit, 0);
                                 if (!rows.ok()) {
                                   return visit->answer.Failure(visit->raw_id(), rows.status());
                                 }
                                 if (rows->instances_size() > 1)
-                                  return AnswerNoInstance(visit, "is not unique");
+                                  return AnswerNoInstance(visit, rows->instances_size());
                                 OpenSession(visit, &rows->instances(0));
                               }));
 }
 
-void McpEndpoint::AnswerNoInstance(const VisitPtr& visit, std::string_view problem) {
+void McpEndpoint::AnswerNoInstance(const VisitPtr& visit, int meant) {
   v1::ListInstancesRequest request;
   request.set_limit(kInstancesNamed);
-  std::string said =
-      fmt::format("instance '{}' {}", visit->route.instance.substr(0, kShownBytesMax), problem);
+  std::string said = NoSuchInstance(visit->route.instance, meant);
   core_.client.ListInstances(
       std::move(request),
       core_.exchanges.Await<v1::ListInstancesResponse>(

@@ -43,7 +43,7 @@ class McpEndpoint {
   void Initialize(const VisitPtr& visit);
   void OpenSession(const VisitPtr& visit, const v1::InstanceRow* row);
   void AnswerOldControlPlane(const VisitPtr& visit, const v1::Session& session);
-  void AnswerNoInstance(const VisitPtr& visit, std::string_view problem);
+  void AnswerNoInstance(const VisitPtr& visit, int meant);
 
   // Runs `then` with the session the request names, if it exists and belongs to this path; else
   // answers 400 or 404.

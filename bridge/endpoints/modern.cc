@@ -10,17 +10,20 @@
 #include <utility>
 
 #include "bridge/endpoints/notice_exchange.h"
+#include "bridge/errors.h"
 #include "bridge/initialize_result.h"
 #include "bridge/modern_result.h"
 #include "core/mcp/json.h"
+#include "core/runtime/status_macros.h"
+#include "core/runtime/strings.h"
 
 namespace callboard::bridge {
 namespace {
 
 using core::JsonRpcMessage;
 
-constexpr size_t kShownBytesMax = 100;
-constexpr int kUrisMax = 256;
+constexpr int kListedMax = 256;
+constexpr std::string_view kTaskIds = "taskIds";
 
 // Requests of earlier revisions that this one has no more: never passed on.
 bool IsRemoved(std::string_view method) {
@@ -29,12 +32,31 @@ bool IsRemoved(std::string_view method) {
   return std::find(kMethods.begin(), kMethods.end(), method) != kMethods.end();
 }
 
-SessionInfo NoSessionOf(const Route& route) {
+SessionInfo NoSessionOf(const Visit& visit) {
   SessionInfo info;
   info.revision = core::McpRevision::k2026_07_28;
-  info.facade = route.endpoint == Endpoint::kFacade;
-  info.instance_name = route.instance;
+  info.facade = visit.route.endpoint == Endpoint::kFacade && visit.tools.empty();
+  info.instance_name = visit.route.instance;
+  info.tools = visit.tools;
   return info;
+}
+
+// The texts of the array `member`, and its raw JSON as far as they are taken; InvalidArgument: it
+// is there and no array.
+absl::Status ReadTexts(std::string_view filter, std::string_view member, std::string* raw,
+                       google::protobuf::RepeatedPtrField<std::string>* texts) {
+  const auto listed = core::FindMember(filter, member);
+  if (!listed) return absl::OkStatus();
+  const absl::Status read = core::ForEachElement(*listed, [&](std::string_view element) {
+    auto text = core::DecodeString(element);
+    if (!text || texts->size() >= kListedMax) return true;
+    *texts->Add() = *std::move(text);
+    raw->append(raw->empty() ? "" : ",").append(element);
+    return true;
+  });
+  if (read.ok()) return read;
+  return core::MakeError(absl::StatusCode::kInvalidArgument,
+                         fmt::format("params.notifications.{} must be an array of texts", member));
 }
 
 // InvalidArgument: no filter. What is honoured goes to `honoured`, as the client is told it.
@@ -53,21 +75,13 @@ absl::Status ReadWish(std::string_view params, v1::NoticeWish* wish, std::string
   wish->set_tools_list_changed(flag("toolsListChanged"));
   wish->set_prompts_list_changed(flag("promptsListChanged"));
   wish->set_resources_list_changed(flag("resourcesListChanged"));
+  constexpr std::string_view kUris = "resourceSubscriptions";
   std::string uris;
-  if (const auto listed = core::FindMember(*filter, "resourceSubscriptions")) {
-    const absl::Status read = core::ForEachElement(*listed, [&](std::string_view raw) {
-      const auto uri = core::DecodeString(raw);
-      if (!uri || wish->resource_uris_size() >= kUrisMax) return true;
-      wish->add_resource_uris(*uri);
-      uris.append(uris.empty() ? "" : ",").append(raw);
-      return true;
-    });
-    if (!read.ok()) {
-      return absl::InvalidArgumentError(
-          "params.notifications.resourceSubscriptions must be an array of URIs");
-    }
-  }
-  if (!uris.empty()) told.Raw("resourceSubscriptions", fmt::format("[{}]", uris));
+  CALLBOARD_RETURN_IF_ERROR(ReadTexts(*filter, kUris, &uris, wish->mutable_resource_uris()));
+  if (!uris.empty()) told.Raw(kUris, fmt::format("[{}]", uris));
+  std::string tasks;
+  CALLBOARD_RETURN_IF_ERROR(ReadTexts(*filter, kTaskIds, &tasks, wish->mutable_task_ids()));
+  if (!tasks.empty()) told.Raw(kTaskIds, fmt::format("[{}]", tasks));
   *honoured = told.Take();
   return absl::OkStatus();
 }
@@ -89,7 +103,7 @@ void ModernEndpoint::Post(const VisitPtr& visit) {
                            fmt::format("MCP 2026-07-28 has no '{}'", message.method));
   }
   if (message.method == "server/discover") return Discover(visit);
-  if (message.method == "subscriptions/listen") return Listen(visit);
+  if (message.method == "subscriptions/listen") return Listen(visit, request);
   Serve(visit, std::move(request));
 }
 
@@ -101,8 +115,9 @@ void ModernEndpoint::Answer(const VisitPtr& visit, const std::string& response) 
 
 void ModernEndpoint::Discover(const VisitPtr& visit) {
   if (visit->route.endpoint == Endpoint::kFacade) {
-    return visit->answer.Json(
-        200, core::MakeResult(visit->message.id, FacadeDiscoverResult(core_.config)));
+    const std::string result = visit->tools.empty() ? FacadeDiscoverResult(core_.config)
+                                                    : ToolsDiscoverResult(core_.config);
+    return visit->answer.Json(200, core::MakeResult(visit->message.id, result));
   }
   v1::ListInstancesRequest request;
   request.mutable_target()->set_instance(visit->route.instance);
@@ -115,9 +130,8 @@ void ModernEndpoint::Discover(const VisitPtr& visit) {
             if (rows->instances_size() != 1) {
               return visit->answer.RpcError(
                   404, visit->raw_id(), core::kInvalidParams,
-                  fmt::format("instance '{}' {}; see list_instances on /mcp",
-                              visit->route.instance.substr(0, kShownBytesMax),
-                              rows->instances_size() == 0 ? "is not connected" : "is not unique"),
+                  fmt::format("{}; see list_instances on /mcp",
+                              NoSuchInstance(visit->route.instance, rows->instances_size())),
                   R"({"reason":"seat_unknown"})");
             }
             visit->answer.Json(
@@ -126,12 +140,19 @@ void ModernEndpoint::Discover(const VisitPtr& visit) {
           }));
 }
 
-void ModernEndpoint::Listen(const VisitPtr& visit) {
+void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
   v1::ListenRequest request;
   std::string honoured;
   const absl::Status wish = ReadWish(visit->message.params, request.mutable_wish(), &honoured);
   if (!wish.ok()) {
     return visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams, core::Message(wish));
+  }
+  const bool of_tasks = request.wish().task_ids_size() > 0;
+  if (of_tasks && !core::FindPath(asked.envelope.capabilities, {"extensions", core::kTasks})) {
+    return visit->answer.RpcError(
+        400, visit->raw_id(), core::kMissingCapability,
+        fmt::format("taskIds are for clients that declare the extension {}", core::kTasks),
+        fmt::format(R"({{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}})", core::kTasks));
   }
   if (!visit->accepts_events) {
     return visit->answer.RpcError(406, visit->raw_id(), core::kInvalidRequest,
@@ -144,9 +165,17 @@ void ModernEndpoint::Listen(const VisitPtr& visit) {
                                   "too many open streams", R"({"reason":"too_many"})",
                                   RetryAfter());
   }
-  // The facade's tools are always the same.
-  const bool facade = visit->route.endpoint == Endpoint::kFacade;
-  if (!facade) request.mutable_target()->set_instance(visit->route.instance);
+  // The facade's tools are always the same; of selected ones there is the list alone.
+  const bool facade = visit->route.endpoint == Endpoint::kFacade && visit->tools.empty();
+  if (!visit->tools.empty()) {
+    const bool list = request.wish().tools_list_changed();
+    request.mutable_wish()->Clear();
+    request.mutable_wish()->set_tools_list_changed(list);
+    honoured = list ? R"({"toolsListChanged":true})" : "{}";
+    request.set_tools(visit->tools);
+  } else if (!facade) {
+    request.mutable_target()->set_instance(visit->route.instance);
+  }
   core_.exchanges
       .Add(std::make_unique<NoticeExchange>(core_, visit->answer, visit->raw_id(),
                                             facade ? "{}" : std::move(honoured)))
@@ -154,7 +183,7 @@ void ModernEndpoint::Listen(const VisitPtr& visit) {
 }
 
 void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {
-  const SessionInfo nobody = NoSessionOf(visit->route);
+  const SessionInfo nobody = NoSessionOf(*visit);
   JsonRpcMessage message = visit->message;
   const std::string params = core::RemoveEnvelope(message.params);
   message.params = params;
@@ -170,7 +199,7 @@ void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {
   ModernSpec& modern = spec.modern.emplace();
   modern.method = message.method;
   modern.named = std::move(request.named);
-  if (nobody.facade) modern.server_info = FacadeServerInfo(core_.config);
+  if (nobody.instance_name.empty()) modern.server_info = FacadeServerInfo(core_.config);
   modern.client.set_revision(std::string(core::RevisionName(nobody.revision)));
   modern.client.set_capabilities(std::string(request.envelope.capabilities));
   modern.client.set_client_info(std::string(request.envelope.client_info));

@@ -1,4 +1,5 @@
-// MCP of revision 2026-07-28 on /mcp and /mcp/{instance}: requests that stand for themselves.
+// MCP of revision 2026-07-28 on /mcp, /mcp?tools= and /mcp/{instance}: requests that stand for
+// themselves.
 #pragma once
 
 #include "bridge/bridge_core.h"
@@ -19,7 +20,7 @@ class ModernEndpoint {
 
  private:
   void Discover(const VisitPtr& visit);
-  void Listen(const VisitPtr& visit);
+  void Listen(const VisitPtr& visit, const ModernRequest& asked);
   void Serve(const VisitPtr& visit, ModernRequest request);
   // A whole response that needed nobody.
   void Answer(const VisitPtr& visit, const std::string& response);

@@ -262,7 +262,7 @@ void RequestExchange::Explain(v1::CallOutcome outcome) {
       [this, outcome = std::move(outcome)](const absl::StatusOr<v1::DescribeToolResponse>& tool) {
         const bool unloaded = tool.ok() && !tool->hit().loaded() && !tool->hit().skill().empty();
         if (!unloaded) return Deliver(outcome);
-        Answer(core::MakeResult(spec_.raw_id, ErrorResult(LoadSkillFirst(tool->hit()))));
+        Answer(core::MakeResult(spec_.raw_id, core::MakeToolError(LoadSkillFirst(tool->hit()))));
       };
   Restart(core_.config.unary_wait);
   core_.client.DescribeTool(std::move(request), Guard(std::move(reply)));

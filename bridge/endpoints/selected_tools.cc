@@ -46,6 +46,7 @@ void SelectedTools::Serve(RequestExchange& exchange, const std::string& tools,
     call.set_method(request.method);
     call.set_params(std::string(request.params));
     ApplyMeta(params.meta, &call);
+    if (exchange.spec().session_id.empty()) call.set_tools(tools);
     return exchange.Invoke(std::move(call), "", "");
   }
   std::string cursor;
@@ -65,6 +66,7 @@ void SelectedTools::List(RequestExchange& exchange, const std::string& tools,
                          const std::string& cursor) {
   v1::GetListRequest request;
   request.set_session_id(exchange.spec().session_id);
+  if (exchange.spec().session_id.empty()) request.set_tools(tools);
   request.set_kind("tools");
   std::shared_ptr<const ToolPages> known;
   if (const auto found = lists_.find(tools); found != lists_.end()) {

@@ -31,7 +31,7 @@ class SelectedTools {
   // The answer to methods that this surface does not have; nullopt: Serve() it.
   static std::optional<std::string> AnswerHere(const core::JsonRpcMessage& request);
 
-  // Answers tools/list or tools/call of a session that was opened with `tools`.
+  // Answers tools/list or tools/call of a session that was opened with `tools`, or without one.
   void Serve(RequestExchange& exchange, const std::string& tools,
              const core::JsonRpcMessage& request);
 

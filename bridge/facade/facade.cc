@@ -191,8 +191,8 @@ void Facade::ResolveWith(RequestExchange& exchange, Wanted wanted, bool with_app
         }
         if (exact.size() == 1) return then(exact.front());
         if (exact.size() > 1) {
-          return exchange.Answer(core::MakeResult(exchange.spec().raw_id,
-                                                  ErrorResult(AmbiguousTool(wanted.name, exact))));
+          return exchange.Answer(core::MakeResult(
+              exchange.spec().raw_id, core::MakeToolError(AmbiguousTool(wanted.name, exact))));
         }
         const bool may_have_prefix = separator != std::string::npos && separator > 0;
         if (!with_app_prefix && may_have_prefix) {

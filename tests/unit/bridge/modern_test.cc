@@ -324,7 +324,7 @@ TEST_F(Modern, ListenersAreToldWhatTheyAskedFor) {
   const Answer answer =
       Ask("subscriptions/listen",
           Params(R"("notifications":{"toolsListChanged":true,"promptsListChanged":false,)"
-                 R"("resourceSubscriptions":["a://b"],"taskIds":["t"]})"));
+                 R"("resourceSubscriptions":["a://b"]})"));
   ASSERT_EQ(plane_.listens.size(), 1u);
   const v1::ListenRequest& request = plane_.listens[0].request;
   EXPECT_EQ(request.session_id(), "");
@@ -377,6 +377,81 @@ TEST_F(Modern, ListeningNeedsAFilter) {
       Ask("subscriptions/listen", Params(R"("notifications":{"toolsListChanged":true})"));
   plane_.listens[0].script->Push(absl::NotFoundError("no such seat"));
   EXPECT_EQ(unknown->status, 404);
+}
+
+TEST_F(Modern, ListeningToTasksNeedsTheExtension) {
+  const std::string wish = Params(R"("notifications":{"taskIds":["t",7]})");
+  const Answer refused = Ask("subscriptions/listen", wish);
+  EXPECT_EQ(CodeOf(refused), "400 -32021");
+  EXPECT_NE(refused->body.find(
+                R"({"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}})"),
+            std::string::npos);
+  EXPECT_EQ(CodeOf(Ask("subscriptions/listen", Params(R"("notifications":{"taskIds":"t"})"))),
+            "200 -32602");
+  const Answer answer = Ask("subscriptions/listen",
+                            Params(R"("notifications":{"taskIds":["t",7]})",
+                                   R"("io.modelcontextprotocol/protocolVersion":"2026-07-28",)"
+                                   R"("io.modelcontextprotocol/clientCapabilities":)"
+                                   R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})"));
+  ASSERT_EQ(plane_.listens.size(), 1u);
+  ASSERT_EQ(plane_.listens[0].request.wish().task_ids_size(), 1);
+  v1::ListenEvent live;
+  live.mutable_live();
+  plane_.listens[0].script->Push(live);
+  loop_.RunReady();
+  EXPECT_NE(answer->body.find(R"("notifications":{"taskIds":["t"]})"), std::string::npos)
+      << answer->body;
+}
+
+// ---- selected tools ----
+
+class ModernTools : public Modern {
+ protected:
+  static constexpr char kUrl[] = "/mcp?tools=maya.*.bake";
+};
+
+TEST_F(ModernTools, AreDiscoveredListedAndCalledWithoutASession) {
+  const Answer discovered = Ask("server/discover", Params(), {}, kUrl);
+  EXPECT_NE(discovered->body.find(R"("capabilities":{"tools":{"listChanged":true}})"),
+            std::string::npos)
+      << discovered->body;
+  const Answer list = Ask("tools/list", Params(), {}, kUrl);
+  EXPECT_EQ(list->status, 200) << list->body;
+  EXPECT_NE(list->body.find(R"("resultType":"complete","ttlMs":0,"cacheScope":"private")"),
+            std::string::npos)
+      << list->body;
+  EXPECT_EQ(plane_.lists.back().tools(), "maya.*.bake");
+  EXPECT_EQ(plane_.lists.back().session_id(), "");
+  const Answer answer =
+      Ask("tools/call", Params(R"("name":"maya_aabbccdd__bake","arguments":{})"),
+          {{"Mcp-Name", "maya_aabbccdd__bake"}, {"Mcp-Param-Region", "eu"}}, kUrl);
+  ASSERT_EQ(plane_.invokes.size(), 1u);
+  const v1::InvokeRequest& call = plane_.invokes[0].request;
+  EXPECT_EQ(call.tools(), "maya.*.bake");
+  EXPECT_EQ(call.session_id(), "");
+  EXPECT_FALSE(call.has_target());
+  EXPECT_EQ(call.client().revision(), "2026-07-28");
+  ASSERT_EQ(call.param_headers_size(), 1);
+  plane_.invokes[0].script->Push(Result(R"({"content":[]})"));
+  loop_.RunReady();
+  EXPECT_NE(answer->body.find(R"("result":{"resultType":"complete",)"), std::string::npos)
+      << answer->body;
+  EXPECT_EQ(CodeOf(Ask("prompts/list", Params(), {}, kUrl)), "404 -32601");
+  EXPECT_TRUE(plane_.opened.empty());
+}
+
+TEST_F(ModernTools, TellWhoListensOfTheirList) {
+  const Answer answer = Ask(
+      "subscriptions/listen",
+      Params(R"("notifications":{"toolsListChanged":true,"promptsListChanged":true})"), {}, kUrl);
+  ASSERT_EQ(plane_.listens.size(), 1u);
+  EXPECT_EQ(plane_.listens[0].request.tools(), "maya.*.bake");
+  EXPECT_FALSE(plane_.listens[0].request.wish().prompts_list_changed());
+  v1::ListenEvent live;
+  live.mutable_live();
+  plane_.listens[0].script->Push(live);
+  loop_.RunReady();
+  EXPECT_NE(answer->body.find(R"("notifications":{"toolsListChanged":true})"), std::string::npos);
 }
 
 }  // namespace
