@@ -49,7 +49,7 @@ struct BridgeConfig {
 
   // Serves revision 2026-07-28 beside those with sessions. If not, its requests get a plain 400, so
   // that clients which know both fall back.
-  bool modern = false;
+  bool modern = true;
 
   // A stream that carried nothing for that long carries a comment; see HeartbeatFor().
   absl::Duration heartbeat = absl::Seconds(15);

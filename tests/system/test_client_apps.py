@@ -80,31 +80,31 @@ def test_python_sdk_1(stage, url):
     check("Python mcp 1.30.0", told, {"2025-11-25"})
 
 
-@pytest.mark.parametrize("kind", ["v2", "fastmcp"])
-def test_python_client_of_the_new_era_falls_back(stage, url, apps, kind):
-    told = facts(run(stage, [apps[0], CLIENTS / "app_session.py", kind, url]))
-    client = {"v2": "Python mcp 2.3.0", "fastmcp": "fastmcp 4.2.3"}[kind]
-    check(client, told, {"2025-11-25"})
-
-
 @pytest.fixture
-def url_of_both_eras(stage):
-    stage.start_control_plane(bridge__modern="true")
+def url_of_the_old_era(stage):
+    stage.start_control_plane(bridge__modern="false")
     stage.start_agent()
     return f"http://127.0.0.1:{stage.port}/mcp"
 
 
 @pytest.mark.parametrize("kind", ["v2", "fastmcp"])
-def test_python_client_of_the_new_era_speaks_it(stage, url_of_both_eras, apps, kind):
-    told = facts(run(stage, [apps[0], CLIENTS / "app_session.py", kind, url_of_both_eras]))
+def test_python_client_of_the_new_era_falls_back(stage, url_of_the_old_era, apps, kind):
+    told = facts(run(stage, [apps[0], CLIENTS / "app_session.py", kind, url_of_the_old_era]))
     client = {"v2": "Python mcp 2.3.0", "fastmcp": "fastmcp 4.2.3"}[kind]
-    check(f"{client}, both eras served", told, {"2026-07-28"})
+    check(f"{client}, bridge.modern off", told, {"2025-11-25"})
 
 
-def test_mcp_remote_in_the_era_it_finds(stage, url_of_both_eras, apps):
+@pytest.mark.parametrize("kind", ["v2", "fastmcp"])
+def test_python_client_of_the_new_era_speaks_it(stage, url, apps, kind):
+    told = facts(run(stage, [apps[0], CLIENTS / "app_session.py", kind, url]))
+    client = {"v2": "Python mcp 2.3.0", "fastmcp": "fastmcp 4.2.3"}[kind]
+    check(client, told, {"2026-07-28"})
+
+
+def test_mcp_remote_in_the_era_it_finds(stage, url, apps):
     script = beside_modules(stage, apps[1], "app_session.mjs")
     remote = apps[1] / "node_modules" / ".bin" / "mcp-remote"
-    told = facts(run(stage, ["node", script, "stdio", "node", remote, url_of_both_eras,
+    told = facts(run(stage, ["node", script, "stdio", "node", remote, url,
                              "--transport", "http-only", "--protocol", "auto"]))
     check("mcp-remote 0.15.1 --protocol auto", told, {"2025-11-25", "2025-06-18"})
 

@@ -18,7 +18,7 @@ MODERN = "2026-07-28"
 
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_client_of_the_new_era_is_asked_by_a_backend_of_the_old_one(stage, apps, kind):  # noqa: F811
-    stage.start_control_plane(bridge__modern="true")
+    stage.start_control_plane()
     start_fixture(stage, kind, "--legacy-only")
     told = facts(run(stage, [apps[0], CLIENTS / "modern_session.py",
                              f"http://127.0.0.1:{stage.port}/mcp/fixture"]))
@@ -89,9 +89,9 @@ def messages(response):
 @pytest.mark.parametrize("way", ["callboardd", "callboard-bridge"])
 def test_hanging_up_cancels_at_the_seat(stage, way, fixture_command):
     log = stage.folder / "wire.log"
-    stage.start_control_plane(bridge__modern="true")
+    stage.start_control_plane()
     stage.start_agent(*fixture_command, "--legacy-only", "--log", log, name="fixture")
-    port = stage.port if way == "callboardd" else stage.start_bridge(bridge__modern="true").port
+    port = stage.port if way == "callboardd" else stage.start_bridge().port
     connection, response = post(port, "tools/call",
                                 {"name": "slow_compute", "arguments": {"seconds": 30}},
                                 "/mcp/fixture", "slow_compute")
@@ -105,7 +105,7 @@ def test_hanging_up_cancels_at_the_seat(stage, way, fixture_command):
 
 
 def test_listening_hears_of_updates_and_of_a_restart(stage, fixture_command):
-    stage.start_control_plane(bridge__modern="true")
+    stage.start_control_plane()
     stage.start_agent(*fixture_command, name="fixture")
     wish = {"resourceSubscriptions": ["test://watched-resource"], "promptsListChanged": True}
     _, response = post(stage.port, "subscriptions/listen", {"notifications": wish}, "/mcp/fixture",
@@ -137,8 +137,68 @@ def test_listening_hears_of_updates_and_of_a_restart(stage, fixture_command):
         "resultType": "complete", "_meta": {NAMESPACE + "subscriptionId": "listen-1"}}}
 
 
+def result_of(response):
+    """The result of a call, streamed or not."""
+    if response.getheader("Content-Type") == "application/json":
+        return json.loads(response.read())["result"]
+    return [message for message in messages(response) if "id" in message][-1]["result"]
+
+
+def test_call_that_asks_survives_a_kill_of_the_control_plane(stage, fixture_command):
+    log = stage.folder / "wire.log"
+    stage.start_control_plane()
+    stage.start_agent(*fixture_command, "--legacy-only", "--log", log, name="fixture")
+
+    def call(more):
+        meta = {NAMESPACE + "clientCapabilities": {"elicitation": {}}}
+        params = {"name": "test_elicitation", "arguments": {"message": "Colour?"}, "_meta": meta, **more}
+        return result_of(post(stage.port, "tools/call", params, "/mcp/fixture", "test_elicitation")[1])
+
+    asked = call({})
+    assert asked["resultType"] == "input_required"
+    (key, request), = asked["inputRequests"].items()
+    assert request["params"]["message"] == "Colour?"
+    # What is stored now is stored behind it.
+    stage.client("/mcp/fixture")
+    stage.control_plane.kill()
+    stage.restart_control_plane()
+    stage.wait_for_seats(1)
+    answers = {"inputResponses": {key: {"action": "accept", "content": {"response": "blue"}}},
+               "requestState": asked["requestState"]}
+    told = call(answers)
+    assert told["content"][0]["text"] == (
+        'User response: action=accept, content={"response":"blue"}')
+    calls = [line for line in log.read_text().splitlines()
+             if "tools/call" in line and "test_elicitation" in line]
+    assert len(calls) == 1, "it has run once"
+    assert call(answers)["content"] == told["content"], "who asks again is told again"
+
+
+def test_selected_tools_in_the_new_era(stage):
+    stage.start_control_plane()
+    stage.start_agent()
+    path = "/mcp?tools=counting"
+    _, response = post(stage.port, "server/discover", {}, path)
+    assert result_of(response)["capabilities"] == {"tools": {"listChanged": True}}
+    _, response = post(stage.port, "tools/list", {}, path)
+    names = [tool["name"] for tool in result_of(response)["tools"]]
+    echo = next(name for name in names if name.endswith("__echo"))
+    _, response = post(stage.port, "tools/call", {"name": echo, "arguments": {"text": "hello"}}, path, echo)
+    result = result_of(response)
+    assert result["resultType"] == "complete"
+    assert "hello" in result["content"][0]["text"]
+    _, response = post(stage.port, "subscriptions/listen",
+                       {"notifications": {"toolsListChanged": True}}, path, number="l")
+    heard = messages(response)
+    assert next(heard)["params"]["notifications"] == {"toolsListChanged": True}
+    stage.agent.terminate()
+    stage.restart_agent()
+    stage.control_plane.process.send_signal(signal.SIGTERM)
+    assert list(heard)[-1]["result"]["resultType"] == "complete"
+
+
 def test_facade_serves_the_new_era(stage):
-    stage.start_control_plane(bridge__modern="true")
+    stage.start_control_plane()
     stage.start_agent()
     _, response = post(stage.port, "tools/call", {"name": "list_instances", "arguments": {}}, "/mcp",
                        "list_instances")

@@ -164,7 +164,8 @@ TEST_F(Sessions, NamedUnknownByACallAre404) {
   EXPECT_NE(answer->body.find("-32001"), std::string::npos);
 }
 
-TEST_F(Sessions, OfTheModernEraAreSentBackToInitialize) {
+TEST_F(Sessions, OfTheModernEraAreSentBackToInitializeWhereItIsNotServed) {
+  Restart({.modern = false});
   const std::string claim =
       R"({"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}})";
   const Answer probe = Post(claim);
