@@ -4,24 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/mcp/json.h"
-
 namespace callboard::apps {
 namespace {
 
 constexpr size_t kEdgeBytes = 4096;
 constexpr std::string_view kBlank = " \t\r\n";
-
-// A string or an integer with something behind it.
-std::string_view IdAtBegin(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
-  if (text.starts_with('"')) {
-    const size_t end = text.find('"', 1);
-    return end == std::string_view::npos ? std::string_view() : text.substr(0, end + 1);
-  }
-  const size_t end = text.find_first_not_of("-0123456789");
-  return end == std::string_view::npos ? std::string_view() : text.substr(0, end);
-}
 
 }  // namespace
 
@@ -67,23 +54,6 @@ void LineSplitter::EndLine(absl::FunctionRef<void(std::string)> on_line,
   if (line.find_first_not_of(kBlank) == std::string::npos) return;
   if (line.ends_with('\r')) line.pop_back();
   on_line(std::move(line));
-}
-
-std::string FindIdAtEdges(const LineSplitter::TooLong& line) {
-  std::string id;
-  // The head is cut off somewhere; what stands before that is found all the same.
-  (void)core::ForEachMember(line.head, [&](core::JsonMember member) {
-    if (member.Is("id")) id = member.value;
-    return id.empty();
-  });
-  if (!id.empty()) return id;
-  // As the last member but for the version, where nothing nested can follow.
-  const size_t at = line.tail.rfind("\"id\":");
-  if (at == std::string::npos) return {};
-  const std::string_view after = std::string_view(line.tail).substr(at + 5);
-  const bool nested =
-      after.find('{') != std::string_view::npos || std::count(after.begin(), after.end(), '}') != 1;
-  return nested ? std::string() : std::string(IdAtBegin(after));
 }
 
 }  // namespace callboard::apps

@@ -38,7 +38,4 @@ class LineSplitter {
   TooLong too_long_;  // bytes 0: the line is not
 };
 
-// The id of a request of which only the edges are known, as raw JSON; empty: not found.
-std::string FindIdAtEdges(const LineSplitter::TooLong& line);
-
 }  // namespace callboard::apps

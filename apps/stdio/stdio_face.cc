@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/mcp/envelope.h"
+#include "core/mcp/id_at_edges.h"
 #include "core/mcp/json.h"
 #include "core/mcp/versions.h"
 #include "core/runtime/strings.h"
@@ -95,7 +96,7 @@ void StdioFace::OnBatch(const std::string& line) {
 
 void StdioFace::OnTooLongLine(const LineSplitter::TooLong& line) {
   if (ending_) return;
-  SayError(FindIdAtEdges(line), core::kInvalidRequest,
+  SayError(core::FindIdAtEdges(line.head, line.tail), core::kInvalidRequest,
            fmt::format("a message of {} bytes is too long; it was not sent", line.bytes),
            "message_too_large");
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/mcp/id_at_edges.h"
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
 #include "core/runtime/strings.h"
@@ -24,22 +25,6 @@ std::optional<uint64_t> ParseId(std::string_view raw) {
   auto [end, error] = std::from_chars(raw.data(), raw.data() + raw.size(), id);
   if (error != std::errc() || end == raw.data()) return std::nullopt;
   return id;
-}
-
-// The id of a response of which only the edges are known: before its result, or as its last member.
-std::optional<uint64_t> FindIdAtEdges(std::string_view head, std::string_view tail) {
-  std::optional<uint64_t> id;
-  // The head is cut off somewhere; what stands before that is found all the same.
-  (void)core::ForEachMember(head, [&](core::JsonMember member) {
-    if (member.Is("id")) id = ParseId(member.value);
-    return !id;
-  });
-  if (id) return id;
-  const size_t at = tail.rfind("\"id\":");
-  if (at == std::string_view::npos) return std::nullopt;
-  tail.remove_prefix(at + 5);
-  tail.remove_prefix(std::min(tail.find_first_not_of(' '), tail.size()));
-  return ParseId(tail);
 }
 
 }  // namespace
@@ -190,7 +175,8 @@ void StdioBackend::EndLine() {
     if (message.ok() && (!message->result.empty() || !message->error.empty())) {
       if (auto id = ParseId(message->id)) awaiting_.erase(*id);
     }
-  } else if (auto id = FindIdAtEdges(printed_head, text.substr(text.size() - kLineEdgeBytes))) {
+  } else if (auto id = ParseId(
+                 core::FindIdAtEdges(printed_head, text.substr(text.size() - kLineEdgeBytes)))) {
     awaiting_.erase(*id);
   }
   if (events_ == nullptr) return;
@@ -205,7 +191,7 @@ void StdioBackend::EndTooLong() {
                              fmt::format("result of {} bytes exceeds the limit of {} bytes",
                                          line_.size(), config_.result_bytes_max));
   }
-  std::optional<uint64_t> id = FindIdAtEdges(line_head_, line_tail_);
+  std::optional<uint64_t> id = ParseId(core::FindIdAtEdges(line_head_, line_tail_));
   line_head_.clear();
   line_tail_.clear();
   (void)line_.Take();
