@@ -63,6 +63,7 @@ absl::Status ReadBridgeSettings(core::Settings& settings, BridgeSettings* out) {
   settings.Read("bridge.open_stream_after", &config.open_stream_after);
   settings.Read("bridge.retry", &config.retry);
   settings.Read("bridge.modern", &config.modern);
+  settings.Read("bridge.legacy_sse", &config.legacy_sse);
   settings.Read("bridge.drain", &out->drain);
   settings.Read("bridge.stream_life", &config.stream_life_max);
   settings.Read("bridge.slow_reader", &config.slow_reader);

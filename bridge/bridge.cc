@@ -10,6 +10,8 @@
 #include "bridge/bridge_metrics.h"
 #include "bridge/endpoints/mcp.h"
 #include "bridge/endpoints/ops.h"
+#include "bridge/endpoints/request_server.h"
+#include "bridge/endpoints/sse.h"
 #include "bridge/http_answer.h"
 #include "bridge/routes.h"
 
@@ -23,10 +25,16 @@ constexpr size_t kShownBytesMax = 100;
 struct Bridge::State {
   State(core::EventLoop& loop, core::Random& random, ControlPlaneClient& client,
         BridgeConfig config)
-      : core(loop, random, client, std::move(config)), mcp(core), ops(core) {}
+      : core(loop, random, client, std::move(config)),
+        requests(core),
+        mcp(core, requests),
+        sse(core, requests),
+        ops(core) {}
 
   BridgeCore core;
+  RequestServer requests;
   McpEndpoint mcp;
+  SseEndpoint sse;
   OpsEndpoint ops;
   absl::AnyInvocable<void()> drained;
   core::Timer drain_timer;
@@ -48,6 +56,8 @@ void Bridge::Handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder
   }
   const HttpAnswer answer(std::move(responder), AccessControl::CorsHeaders(request));
   Route route = FindRoute(request.path());
+  const bool is_sse = route.endpoint == Endpoint::kSse || route.endpoint == Endpoint::kMessages;
+  if (is_sse && !core.config.legacy_sse) route = {};
   if (route.endpoint == Endpoint::kUnknown) {
     return answer.Error(404, fmt::format("no path '{}' here; there are: {}",
                                          request.path().substr(0, kShownBytesMax), KnownPaths()));
@@ -72,6 +82,7 @@ void Bridge::Handle(net::HttpRequest request, std::shared_ptr<net::HttpResponder
   }
   const bool is_mcp = route.endpoint == Endpoint::kFacade || route.endpoint == Endpoint::kInstance;
   if (is_mcp) return state_->mcp.Handle(std::move(route), std::move(request), answer);
+  if (is_sse) return state_->sse.Handle(std::move(route), std::move(request), answer);
   state_->ops.Handle(route.endpoint, request, answer);
 }
 

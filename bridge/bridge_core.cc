@@ -1,9 +1,20 @@
-// Implementation of StreamSlot.
+// Implementation of StreamSlot, and of the refusal where there is none.
 #include "bridge/bridge_core.h"
 
 #include <utility>
 
+#include "bridge/http_answer.h"
+#include "core/mcp/jsonrpc.h"
+
 namespace callboard::bridge {
+
+void RefuseStream(BridgeCore& core, const HttpAnswer& answer) {
+  if (!core.draining) ++core.gauges.streams.refused;
+  answer.RpcError(503, {}, core::kServerError,
+                  core.draining ? "the server is shutting down" : "too many open streams",
+                  core.draining ? R"({"reason":"draining"})" : R"({"reason":"too_many"})",
+                  RetryAfter());
+}
 
 bool StreamSlot::HasRoom(const BridgeCore& core, std::string_view session_id) {
   if (core.gauges.streams.open >= core.config.limits.streams_max) return false;

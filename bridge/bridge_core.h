@@ -18,6 +18,8 @@
 
 namespace callboard::bridge {
 
+class SseSession;
+
 // A seat's tools as the control plane last gave them.
 struct ToolList {
   std::string digest;
@@ -45,11 +47,16 @@ struct BridgeCore {
   SessionCache sessions;
   core::StringMap<ToolList> tool_lists;     // by seat id, or by what it was called
   core::StringMap<size_t> session_streams;  // open SSE answers by session id
-  size_t probes = 0;                        // open ProbeExchanges
+  // Of HTTP+SSE: its open streams, by the id their clients post with. Owned by `exchanges`.
+  core::StringMap<SseSession*> sse_sessions;
+  size_t probes = 0;  // open ProbeExchanges
   bool draining = false;
   // Last: exchanges hold references to all of the above.
   Exchanges exchanges;
 };
+
+// 503: the bridge drains, or has as many streams as it may have.
+void RefuseStream(BridgeCore& core, const HttpAnswer& answer);
 
 // Counts one SSE answer of a session for as long as it exists.
 class StreamSlot {

@@ -21,6 +21,8 @@ struct BridgeLimits {
   // Of one stream: events are fetched as long as no more bytes wait for the kernel to take them.
   // Beyond: the next is asked for when the last was taken. One event may exceed it.
   size_t gathered_bytes_max = 8 * 1024;
+  // Of one stream of HTTP+SSE: a client for whom more waits may not ask anything further: 503.
+  size_t sse_waiting_bytes_max = 1024 * 1024;
   // Streams that measure a path (ProbeExchange). Beyond: 503 with Retry-After.
   size_t probes_max = 8;
   // HTTP requests that wait for the control plane. Beyond: 503 with Retry-After.
@@ -50,6 +52,9 @@ struct BridgeConfig {
   // Serves revision 2026-07-28 beside those with sessions. If not, its requests get a plain 400, so
   // that clients which know both fall back.
   bool modern = true;
+
+  // Serves HTTP+SSE, the transport of revision 2024-11-05, on /sse and /messages.
+  bool legacy_sse = true;
 
   // A stream that carried nothing for that long carries a comment; see HeartbeatFor().
   absl::Duration heartbeat = absl::Seconds(15);

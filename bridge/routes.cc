@@ -9,11 +9,15 @@ namespace callboard::bridge {
 namespace {
 
 constexpr size_t kInstanceBytesMax = 256;
-constexpr std::string_view kInstancePrefix = "/mcp/";
-constexpr std::string_view kToolsParameter = "tools";
+constexpr std::array<std::pair<std::string_view, Endpoint>, 2> kInstancePrefixes = {{
+    {"/mcp/", Endpoint::kInstance},
+    {"/sse/", Endpoint::kSse},
+}};
 
-constexpr std::array<std::pair<std::string_view, Endpoint>, 6> kPaths = {{
+constexpr std::array<std::pair<std::string_view, Endpoint>, 8> kPaths = {{
     {"/mcp", Endpoint::kFacade},
+    {"/sse", Endpoint::kSse},
+    {"/messages", Endpoint::kMessages},
     {"/health", Endpoint::kHealth},
     {"/v1/healthz", Endpoint::kLiveness},
     {"/v1/readyz", Endpoint::kReadiness},
@@ -50,34 +54,35 @@ Route FindRoute(std::string_view path) {
   for (const auto& [known, endpoint] : kPaths) {
     if (path == known) return {endpoint, {}};
   }
-  if (path.starts_with(kInstancePrefix)) {
-    const std::string_view instance = path.substr(kInstancePrefix.size());
+  for (const auto& [prefix, endpoint] : kInstancePrefixes) {
+    if (!path.starts_with(prefix)) continue;
+    const std::string_view instance = path.substr(prefix.size());
     const bool one_segment = instance.find('/') == std::string_view::npos;
     if (!instance.empty() && instance.size() <= kInstanceBytesMax && one_segment) {
-      return {Endpoint::kInstance, PercentDecode(instance)};
+      return {endpoint, PercentDecode(instance)};
     }
   }
   return {};
 }
 
-std::optional<std::string> ToolsOfQuery(std::string_view query) {
-  std::optional<std::string> tools;
+std::optional<std::string> ParameterOfQuery(std::string_view query, std::string_view name) {
+  std::optional<std::string> found;
   while (!query.empty()) {
     const size_t end = query.find('&');
     const std::string_view parameter = query.substr(0, end);
     query.remove_prefix(end == std::string_view::npos ? query.size() : end + 1);
     const size_t equals = parameter.find('=');
-    if (PercentDecode(parameter.substr(0, equals)) != kToolsParameter) continue;
+    if (PercentDecode(parameter.substr(0, equals)) != name) continue;
     std::string value(equals == std::string_view::npos ? "" : parameter.substr(equals + 1));
     std::replace(value.begin(), value.end(), '+', ' ');
     value = PercentDecode(value);
-    if (tools) {
-      tools->append(",").append(value);
+    if (found) {
+      found->append(",").append(value);
     } else {
-      tools = std::move(value);
+      found = std::move(value);
     }
   }
-  return tools;
+  return found;
 }
 
 std::string_view AllowedMethods(Endpoint endpoint) {
@@ -85,6 +90,9 @@ std::string_view AllowedMethods(Endpoint endpoint) {
     case Endpoint::kFacade:
     case Endpoint::kInstance:
       return "POST, GET, DELETE, OPTIONS";
+    case Endpoint::kSse:
+      return "GET, OPTIONS";
+    case Endpoint::kMessages:
     case Endpoint::kYield:
       return "POST, OPTIONS";
     case Endpoint::kUnknown:
@@ -106,9 +114,8 @@ bool Allows(Endpoint endpoint, std::string_view method) {
 }
 
 std::string_view KnownPaths() {
-  return "/mcp, /mcp?tools=..., /mcp/{instance}, /health, /v1/healthz, /v1/readyz, "
-         "/admin/api/health, "
-         "/gateway/yield";
+  return "/mcp, /mcp?tools=..., /mcp/{instance}, /sse, /sse/{instance}, /health, /v1/healthz, "
+         "/v1/readyz, /admin/api/health, /gateway/yield";
 }
 
 }  // namespace callboard::bridge

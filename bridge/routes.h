@@ -11,6 +11,8 @@ enum class Endpoint {
   kUnknown,
   kFacade,       // /mcp
   kInstance,     // /mcp/{instance}
+  kSse,          // /sse, /sse/{instance}
+  kMessages,     // /messages
   kHealth,       // /health
   kLiveness,     // /v1/healthz
   kReadiness,    // /v1/readyz
@@ -20,16 +22,17 @@ enum class Endpoint {
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  std::string instance;  // of kInstance, percent-decoded
+  // Percent-decoded; empty of others than kInstance and kSse.
+  std::string instance;
 };
 
 // `path` without query. One trailing slash is ignored rather than redirected: clients that are
 // redirected lose their body or their session.
 Route FindRoute(std::string_view path);
 
-// The selectors that the query (without '?') gives as `tools`, decoded as a form is; several are
-// joined by commas. nullopt: it has none.
-std::optional<std::string> ToolsOfQuery(std::string_view query);
+// What the query (without '?') gives as `name`, decoded as a form is; several are joined by commas.
+// nullopt: it has none.
+std::optional<std::string> ParameterOfQuery(std::string_view query, std::string_view name);
 
 // For Allow and CORS: "POST, GET, DELETE, OPTIONS".
 std::string_view AllowedMethods(Endpoint endpoint);

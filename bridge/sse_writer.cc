@@ -89,8 +89,10 @@ void SseWriter::Piece(std::string data, Written written) {
 
 void SseWriter::FinishEvent(std::string_view data) {
   in_event_ = false;
-  resumable_ = true;
-  position_ = next_position_;
+  if (!next_position_.empty()) {
+    resumable_ = true;
+    position_ = std::exchange(next_position_, {});
+  }
   std::string text = escaper_.Next(std::string(data));
   Write(text.append(escaper_.Rest()).append("\n\n"), nullptr);
 }

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "bridge/config.h"
 #include "bridge/http_answer.h"
+#include "bridge/message_stream.h"
 #include "core/mcp/line_separators.h"
 #include "core/runtime/event_loop.h"
 #include "core/runtime/random.h"
@@ -21,24 +22,19 @@ namespace callboard::bridge {
 // JSON tokens become spaces, and U+0085, U+2028 and U+2029 are written as escapes. Bounds: what is
 // unsent is bounded by callers who wait for `more` and `written`. How long it lived and why it
 // ended is counted in the gauges.
-class SseWriter {
+class SseWriter final : public MessageStream {
  public:
-  using Written = absl::AnyInvocable<void()>;
-  // There is room for another event.
-  using More = absl::AnyInvocable<void()>;
-
   // `gauges` and `config` must outlive the writer.
   SseWriter(core::EventLoop& loop, core::Random& random, const BridgeConfig& config,
             BridgeGauges& gauges, HttpAnswer answer);
   SseWriter(const SseWriter&) = delete;
   SseWriter& operator=(const SseWriter&) = delete;
   // An open stream that was not ended is cut.
-  ~SseWriter();
+  ~SseWriter() override;
 
   void Start(net::HeaderList headers = {});
-  bool open() const { return open_; }
-  // Whether the client has seen an id it can come back with.
-  bool resumable() const { return resumable_; }
+  bool open() const override { return open_; }
+  bool resumable() const override { return resumable_; }
   // Nothing written waits for the reader.
   bool idle() const { return answer_.responder().unsent_bytes() == 0; }
 
@@ -56,20 +52,18 @@ class SseWriter {
   void Aside(std::string_view type, std::string_view data);
   // `more` runs at once while no more than BridgeLimits::gathered_bytes_max wait, so that events
   // which come together leave together, else when the kernel has taken this one.
-  void Event(std::string_view id, std::string_view data, More more);
+  void Event(std::string_view id, std::string_view data, More more) override;
+  void BeginEvent(std::string_view id, std::string_view data) override;
+  void Piece(std::string data, Written written) override;
+  void FinishEvent(std::string_view data) override;
 
-  // One event whose data comes in pieces: Begin, any number of Piece, Finish.
-  void BeginEvent(std::string_view id, std::string_view data);
-  void Piece(std::string data, Written written);
-  void FinishEvent(std::string_view data);
-
-  // Ends the answer: all is told.
-  void End();
+  // Ends the answer, too.
+  void End() override;
   // Ends answer and connection before all is told; the client is to come back with the last id.
   // With `tell`, `event: close` says so, and names the id to come back with.
   void Close(StreamEnd why, bool tell);
   // Drops the connection: the reader sees that the stream is not complete.
-  void Cut(StreamEnd why = StreamEnd::kBroken);
+  void Cut(StreamEnd why = StreamEnd::kBroken) override;
 
   // To be called every second or so: heartbeat, maximum life, slow readers. False if the stream
   // was ended or cut here.

@@ -83,6 +83,13 @@ McpRevision NegotiateRevision(std::string_view initialize_params) {
   return core::ParseRevision(*asked).value_or(core::kNewestLegacyRevision);
 }
 
+McpRevision NegotiateOverSse(std::string_view initialize_params) {
+  const auto asked = core::FindString(initialize_params, "protocolVersion");
+  const auto revision = asked ? core::ParseRevision(*asked) : std::nullopt;
+  return revision && *revision <= core::kNewestLegacyRevision ? *revision
+                                                              : McpRevision::k2024_11_05;
+}
+
 bool IsServedRevision(std::string_view name) {
   const auto revision = core::ParseRevision(name);
   return revision && std::find(kServedRevisions.begin(), kServedRevisions.end(), *revision) !=
@@ -163,6 +170,32 @@ std::optional<std::string> AskIdOf(std::string_view raw_id) {
   auto id = core::DecodeString(raw_id);
   if (!id || !id->starts_with(kAskPrefix) || id->size() == kAskPrefix.size()) return std::nullopt;
   return id->substr(kAskPrefix.size());
+}
+
+std::optional<v1::SendRequest> ToSend(const std::string& session_id,
+                                      const core::JsonRpcMessage& message) {
+  v1::SendRequest request;
+  request.set_session_id(session_id);
+  if (message.kind != core::JsonRpcMessage::Kind::kNotification) {
+    auto ask_id = AskIdOf(message.id);
+    if (!ask_id) return std::nullopt;
+    v1::AskAnswer& answer = *request.mutable_answer();
+    answer.set_ask_id(*std::move(ask_id));
+    answer.set_result(std::string(message.result));
+    answer.set_error(std::string(message.error));
+    return request;
+  }
+  if (message.method == "notifications/initialized") return std::nullopt;
+  if (message.method == "notifications/cancelled") {
+    const auto id = core::FindMember(message.params, "requestId");
+    if (!id) return std::nullopt;
+    request.mutable_cancel()->set_client_request_id(std::string(*id));
+    request.mutable_cancel()->set_reason(core::FindString(message.params, "reason").value_or(""));
+    return request;
+  }
+  request.mutable_notify()->set_method(message.method);
+  request.mutable_notify()->set_params(std::string(message.params));
+  return request;
 }
 
 std::string NotificationText(const v1::StreamEvent& event) {

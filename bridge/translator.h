@@ -17,6 +17,9 @@ namespace callboard::bridge {
 
 // The revision a session gets: the client's if we serve it, else our newest one with sessions.
 core::McpRevision NegotiateRevision(std::string_view initialize_params);
+// The same on HTTP+SSE, whose own revision is the oldest: it is what a client gets that asks for
+// none we know.
+core::McpRevision NegotiateOverSse(std::string_view initialize_params);
 // Whether we serve sessions of that revision (value of a MCP-Protocol-Version header).
 bool IsServedRevision(std::string_view name);
 // Those revisions, the oldest first.
@@ -49,6 +52,11 @@ std::optional<v1::EventId> ParseEventId(std::string_view text);
 
 // Requests that we send carry the id "ask-<ask_id>"; this is the way back from a response's id.
 std::optional<std::string> AskIdOf(std::string_view raw_id);
+
+// The control plane's message for a notification or a response of a session's client; nullopt: it
+// needs none.
+std::optional<v1::SendRequest> ToSend(const std::string& session_id,
+                                      const core::JsonRpcMessage& message);
 
 std::string NotificationText(const v1::StreamEvent& event);
 std::string AskText(const v1::AskEvent& event);

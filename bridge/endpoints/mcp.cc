@@ -13,7 +13,6 @@
 #include "bridge/endpoints/probe_exchange.h"
 #include "bridge/endpoints/selected_tools.h"
 #include "bridge/errors.h"
-#include "bridge/initialize_result.h"
 #include "bridge/modern_request.h"
 #include "bridge/translator.h"
 #include "core/mcp/envelope.h"
@@ -28,7 +27,6 @@ constexpr std::string_view kSessionHeader = "Mcp-Session-Id";
 constexpr size_t kSessionIdBytesMax = 256;
 constexpr size_t kShownBytesMax = 100;
 constexpr size_t kInstancePrefixMin = 8;
-constexpr uint32_t kInstancesNamed = 20;
 
 bool IsBatch(std::string_view body) {
   const size_t first = body.find_first_not_of(" \t\r\n");
@@ -184,10 +182,10 @@ void McpEndpoint::Serve(const VisitPtr& visit, const SessionInfo& session) {
     requests_.Serve(session, message, MakeSpec(*visit, session, message.id));
     return;
   }
-  v1::SendRequest request;
-  if (!ToSend(session, message, &request)) return visit->answer.Empty(202);
+  auto request = ToSend(session.id, message);
+  if (!request) return visit->answer.Empty(202);
   core_.client.Send(
-      std::move(request),
+      *std::move(request),
       core_.exchanges.Await<v1::SendResponse>(
           visit->answer, {}, [this, visit](const absl::StatusOr<v1::SendResponse>& sent) {
             if (sent.ok()) return visit->answer.Empty(202);
@@ -207,9 +205,8 @@ void McpEndpoint::ServeBatch(const VisitPtr& visit, const SessionInfo& session) 
       continue;
     }
     if (message->kind != Kind::kRequest) {
-      v1::SendRequest request;
-      if (ToSend(own, *message, &request)) {
-        core_.client.Send(std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
+      if (auto request = ToSend(own.id, *message)) {
+        core_.client.Send(*std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
       }
       continue;
     }
@@ -220,31 +217,6 @@ void McpEndpoint::ServeBatch(const VisitPtr& visit, const SessionInfo& session) 
     }
   }
   batch.Seal();
-}
-
-bool McpEndpoint::ToSend(const SessionInfo& session, const JsonRpcMessage& message,
-                         v1::SendRequest* request) {
-  request->set_session_id(session.id);
-  if (message.kind != Kind::kNotification) {
-    auto ask_id = AskIdOf(message.id);
-    if (!ask_id) return false;
-    v1::AskAnswer& answer = *request->mutable_answer();
-    answer.set_ask_id(*std::move(ask_id));
-    answer.set_result(std::string(message.result));
-    answer.set_error(std::string(message.error));
-    return true;
-  }
-  if (message.method == "notifications/initialized") return false;
-  if (message.method == "notifications/cancelled") {
-    const auto id = core::FindMember(message.params, "requestId");
-    if (!id) return false;
-    request->mutable_cancel()->set_client_request_id(std::string(*id));
-    request->mutable_cancel()->set_reason(core::FindString(message.params, "reason").value_or(""));
-    return true;
-  }
-  request->mutable_notify()->set_method(message.method);
-  request->mutable_notify()->set_params(std::string(message.params));
-  return true;
 }
 
 // ---- initialize ----
@@ -258,72 +230,20 @@ void McpEndpoint::Initialize(const VisitPtr& visit) {
                                   "the session is initialized already; leave out Mcp-Session-Id "
                                   "to open another");
   }
-  if (visit->route.endpoint == Endpoint::kFacade) return OpenSession(visit, nullptr);
-
-  v1::ListInstancesRequest request;
-  request.mutable_target()->set_instance(visit->route.instance);
-  core_.client.ListInstances(
-      std::move(request), core_.exchanges.Await<v1::ListInstancesResponse>(
-                              visit->answer, visit->raw_id(),
-                              [this, visit](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
-                                const bool unknown = rows.ok() ? rows->instances_size() == 0
-                                                               : IsCallersMistake(rows.status());
-                                if (unknown) return AnswerNoInstance(visit, 0);
-                                if (!rows.ok()) {
-                                  return visit->answer.Failure(visit->raw_id(), rows.status());
-                                }
-                                if (rows->instances_size() > 1)
-                                  return AnswerNoInstance(visit, rows->instances_size());
-                                OpenSession(visit, &rows->instances(0));
-                              }));
+  if (visit->route.endpoint == Endpoint::kFacade) return OpenSession(visit, {visit->tools, {}});
+  FindInstance(core_, visit,
+               [this, visit](const v1::InstanceRow& row) { OpenSession(visit, {{}, row}); });
 }
 
-void McpEndpoint::AnswerNoInstance(const VisitPtr& visit, int meant) {
-  v1::ListInstancesRequest request;
-  request.set_limit(kInstancesNamed);
-  std::string said = NoSuchInstance(visit->route.instance, meant);
-  core_.client.ListInstances(
-      std::move(request),
-      core_.exchanges.Await<v1::ListInstancesResponse>(
-          visit->answer, visit->raw_id(),
-          [visit, said = std::move(said)](const absl::StatusOr<v1::ListInstancesResponse>& rows) {
-            std::string names;
-            std::string data = "[";
-            if (rows.ok()) {
-              for (const v1::InstanceRow& row : rows->instances()) {
-                names.append(names.empty() ? "" : ", ").append(row.name());
-                if (data.size() > 1) data.push_back(',');
-                data.append(core::QuoteJson(row.name()));
-              }
-            }
-            data.push_back(']');
-            visit->answer.RpcError(
-                404, visit->raw_id(), core::kServerError,
-                fmt::format("{}; live instances: {}", said, names.empty() ? "none" : names),
-                core::JsonObject().String("reason", "seat_unknown").Raw("instances", data).Take());
-          }));
-}
-
-void McpEndpoint::OpenSession(const VisitPtr& visit, const v1::InstanceRow* row) {
+void McpEndpoint::OpenSession(const VisitPtr& visit, const Surface& surface) {
   const std::string_view params = visit->message.params;
   const core::McpRevision revision = NegotiateRevision(params);
-  v1::OpenSessionRequest request;
-  request.set_revision(std::string(core::RevisionName(revision)));
-  request.set_client_info(std::string(core::FindMember(params, "clientInfo").value_or("")));
-  request.set_capabilities(std::string(core::FindMember(params, "capabilities").value_or("")));
-  request.set_surface(row == nullptr ? "facade" : fmt::format("seat:{}", row->seat_id()));
-  std::string result = row == nullptr ? FacadeInitializeResult(core_.config, revision)
-                                      : InstanceInitializeResult(core_.config, revision, *row);
-  if (!visit->tools.empty()) {
-    request.set_surface("tools");
-    request.set_tools(visit->tools);
-    result = ToolsInitializeResult(core_.config, revision);
-  }
   core_.client.OpenSession(
-      std::move(request),
+      ToOpenSession(surface, revision, params),
       core_.exchanges.Await<v1::Session>(
           visit->answer, visit->raw_id(),
-          [this, visit, result = std::move(result)](const absl::StatusOr<v1::Session>& session) {
+          [this, visit, result = InitializeResult(core_.config, surface, revision)](
+              const absl::StatusOr<v1::Session>& session) {
             if (!session.ok()) {
               return visit->answer.Failure(visit->raw_id(), session.status());
             }
@@ -341,10 +261,7 @@ void McpEndpoint::AnswerOldControlPlane(const VisitPtr& visit, const v1::Session
   v1::SessionRef request;
   request.set_session_id(session.session_id());
   core_.client.CloseSession(request, [](const absl::StatusOr<v1::CloseSessionResponse>&) {});
-  visit->answer.Failure(
-      visit->raw_id(),
-      absl::UnavailableError("the control plane is too old to show selected tools; update it, or "
-                             "use /mcp without tools="));
+  visit->answer.Failure(visit->raw_id(), OldControlPlane());
 }
 
 // ---- sessions ----
@@ -456,7 +373,7 @@ void McpEndpoint::Get(const VisitPtr& visit) {
   }
   WithSession(visit, [this, visit, after = std::move(after)](const SessionInfo& session) {
     if (core_.draining || !StreamSlot::HasRoom(core_, session.id)) {
-      return RefuseStream(visit->answer);
+      return RefuseStream(core_, visit->answer);
     }
     core_.exchanges.Add(std::make_unique<ListenExchange>(core_, visit->answer, session, after))
         .Start();
@@ -472,16 +389,8 @@ void McpEndpoint::Probe(const HttpAnswer& answer, std::string_view wanted) {
   }
   const bool room = core_.probes < core_.config.limits.probes_max &&
                     core_.gauges.streams.open < core_.config.limits.streams_max;
-  if (core_.draining || !room) return RefuseStream(answer);
+  if (core_.draining || !room) return RefuseStream(core_, answer);
   core_.exchanges.Add(std::make_unique<ProbeExchange>(core_, answer, *beat)).Start();
-}
-
-void McpEndpoint::RefuseStream(const HttpAnswer& answer) {
-  if (!core_.draining) ++core_.gauges.streams.refused;
-  answer.RpcError(503, {}, core::kServerError,
-                  core_.draining ? "the server is shutting down" : "too many open streams",
-                  core_.draining ? R"({"reason":"draining"})" : R"({"reason":"too_many"})",
-                  RetryAfter());
 }
 
 void McpEndpoint::Delete(const VisitPtr& visit) {

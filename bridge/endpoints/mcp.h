@@ -11,6 +11,7 @@
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/modern.h"
 #include "bridge/endpoints/request_server.h"
+#include "bridge/endpoints/surface.h"
 #include "bridge/endpoints/visit.h"
 #include "bridge/http_answer.h"
 #include "bridge/routes.h"
@@ -23,7 +24,8 @@ namespace callboard::bridge {
 // the bridge; loop thread.
 class McpEndpoint {
  public:
-  explicit McpEndpoint(BridgeCore& core) : core_(core), requests_(core), modern_(core, requests_) {}
+  McpEndpoint(BridgeCore& core, RequestServer& requests)
+      : core_(core), requests_(requests), modern_(core, requests) {}
 
   void Handle(Route route, net::HttpRequest request, HttpAnswer answer);
 
@@ -37,13 +39,11 @@ class McpEndpoint {
   void Get(const VisitPtr& visit);
   // `wanted`: what kind of probe.
   void Probe(const HttpAnswer& answer, std::string_view wanted);
-  void RefuseStream(const HttpAnswer& answer);
   void Delete(const VisitPtr& visit);
 
   void Initialize(const VisitPtr& visit);
-  void OpenSession(const VisitPtr& visit, const v1::InstanceRow* row);
+  void OpenSession(const VisitPtr& visit, const Surface& surface);
   void AnswerOldControlPlane(const VisitPtr& visit, const v1::Session& session);
-  void AnswerNoInstance(const VisitPtr& visit, int meant);
 
   // Runs `then` with the session the request names, if it exists and belongs to this path; else
   // answers 400 or 404.
@@ -56,12 +56,9 @@ class McpEndpoint {
   void Serve(const VisitPtr& visit, const SessionInfo& session);
   void ServeBatch(const VisitPtr& visit, const SessionInfo& session);
   RequestSpec MakeSpec(const Visit& visit, const SessionInfo& session, std::string_view raw_id);
-  // The control plane's message for a notification or a response; false if it needs none.
-  static bool ToSend(const SessionInfo& session, const core::JsonRpcMessage& message,
-                     v1::SendRequest* request);
 
   BridgeCore& core_;
-  RequestServer requests_;
+  RequestServer& requests_;
   ModernEndpoint modern_;
 };
 

@@ -31,9 +31,10 @@ RequestExchange::RequestExchange(BridgeCore& core, RequestSpec spec)
       hard_wait_(core.config.unary_wait),
       started_(core.loop.Now()),
       heard_(started_),
-      sse_(core.loop, core.random, core.config, core.gauges, answer_) {
+      sse_(core.loop, core.random, core.config, core.gauges, answer_),
+      out_(spec_.stream == nullptr ? sse_ : *spec_.stream) {
   Restart(hard_wait_);
-  if (!spec_.collect) WatchPeer();
+  if (!spec_.collect && spec_.stream == nullptr) WatchPeer();
 }
 
 void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, std::string slug) {
@@ -41,8 +42,8 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   slug_ = std::move(slug);
   request.set_session_id(spec_.session_id);
   request.set_client_request_id(spec_.raw_id);
-  may_stream_ =
-      !spec_.collect && spec_.accepts_events && StreamSlot::HasRoom(core_, spec_.session_id);
+  may_stream_ = out_.open() || (!spec_.collect && spec_.accepts_events &&
+                                StreamSlot::HasRoom(core_, spec_.session_id));
   // Clients show progress with their own patience; of all others many give up after a minute.
   const bool may_become_job = spec_.on_facade && request.progress_token().empty();
   const absl::Duration job_after =
@@ -173,7 +174,7 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   if (left_) return CancelLeft();
   if (accepted.has_id()) position_ = accepted.id();
   // Of a session: without an id it only tells which call this is.
-  if (!sse_.open() && may_stream_ && (accepted.has_id() || spec_.modern)) {
+  if (!out_.open() && may_stream_ && (accepted.has_id() || spec_.modern)) {
     slot_ = StreamSlot(core_, spec_.session_id);
     sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
     if (spec_.modern) {
@@ -193,15 +194,15 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
 
 void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
   if (id.stream() != 0) position_ = id;
-  if (!sse_.open()) return AskNext();
-  sse_.Event(spec_.modern ? std::string() : FormatEventId(id), text, Guard([this] { AskNext(); }));
+  if (!out_.open()) return AskNext();
+  out_.Event(spec_.modern ? std::string() : FormatEventId(id), text, Guard([this] { AskNext(); }));
 }
 
 void RequestExchange::OnAsk(const v1::AskEvent& ask) {
   // A stream that is about to be closed stops here: the answer might find nobody. The client is
   // asked where it resumes.
-  if (core_.draining && sse_.resumable()) return;
-  if (sse_.open()) return Relay(ask.id(), AskText(ask));
+  if (core_.draining && out_.resumable()) return;
+  if (out_.open()) return Relay(ask.id(), AskText(ask));
   // Nobody would ever answer it.
   if (ask.id().stream() != 0) position_ = ask.id();
   v1::SendRequest request;
@@ -273,11 +274,11 @@ void RequestExchange::Deliver(const v1::CallOutcome& outcome) {
     // A cancelled request gets no response. But a POST must be answered by something: where no
     // stream is open yet that is an error, which the client drops, as it no longer waits for the
     // id.
-    if (!sse_.open()) {
+    if (!out_.open()) {
       return Answer(core::MakeErrorResponse(spec_.raw_id, core::kServerError, "cancelled",
                                             R"({"reason":"cancelled_by_client"})"));
     }
-    sse_.End();
+    out_.End();
     return Finish();
   }
   ResponseText response = RenderOutcome(asked(), outcome);
@@ -301,9 +302,9 @@ void RequestExchange::StartBody(ResponseText response, const v1::OutcomeFacts& f
   }
   if (spec_.collect) {
     collected_ = std::move(response.head);
-  } else if (sse_.open() || answer_.accepts_only_events()) {
-    if (!sse_.open()) sse_.Start(StatusHeaders(ended_state_));
-    sse_.BeginEvent(outcome_id_, response.head);
+  } else if (out_.open() || answer_.accepts_only_events()) {
+    if (!out_.open()) sse_.Start(StatusHeaders(ended_state_));
+    out_.BeginEvent(outcome_id_, response.head);
   } else {
     answer_.StartJson(response.head.size() + members_.size() + response.body_size + tail_.size(),
                       StatusHeaders(ended_state_));
@@ -323,8 +324,8 @@ void RequestExchange::OnChunk(v1::BodyChunk chunk) {
   }
   absl::AnyInvocable<void()> next = nullptr;
   if (more) next = Guard(std::move(written));
-  if (sse_.open()) {
-    sse_.Piece(std::move(*chunk.mutable_bytes()), std::move(next));
+  if (out_.open()) {
+    out_.Piece(std::move(*chunk.mutable_bytes()), std::move(next));
   } else {
     answer_.responder().Write(std::move(*chunk.mutable_bytes()), std::move(next));
   }
@@ -332,9 +333,9 @@ void RequestExchange::OnChunk(v1::BodyChunk chunk) {
 }
 
 void RequestExchange::FinishBody() {
-  if (sse_.open()) {
-    sse_.FinishEvent(tail_);
-    sse_.End();
+  if (out_.open()) {
+    out_.FinishEvent(tail_);
+    out_.End();
   } else {
     answer_.responder().Write(std::move(tail_), nullptr);
     answer_.responder().End();
@@ -356,9 +357,9 @@ void RequestExchange::Answer(std::string text) {
     text = std::move(modern.text);
     http_status = modern.http_status;
   }
-  if (sse_.open()) {
-    sse_.Event(outcome_id_, text, nullptr);
-    sse_.End();
+  if (out_.open()) {
+    out_.Event(outcome_id_, text, nullptr);
+    out_.End();
   } else {
     // An answer without a call is the bridge's own: a refusal or something it looked up.
     if (ended_state_.empty() && spec_.status_wish != StatusWish::kNone) {
@@ -393,7 +394,7 @@ net::HeaderList RequestExchange::StatusHeaders(std::string state) const {
 void RequestExchange::AnswerSessionGone() {
   ++core_.gauges.session_mismatches;
   core_.sessions.Forget(spec_.session_id);
-  if (spec_.collect || sse_.open()) {
+  if (spec_.collect || out_.open()) {
     return Answer(core::MakeErrorResponse(spec_.raw_id, core::kSessionNotFound,
                                           "session not found; send initialize again"));
   }
@@ -409,7 +410,7 @@ void RequestExchange::AnswerCallGone() {
 }
 
 void RequestExchange::AnswerFailure(const absl::Status& status, bool started) {
-  if (status.code() == absl::StatusCode::kUnavailable && !spec_.collect && !sse_.open()) {
+  if (status.code() == absl::StatusCode::kUnavailable && !spec_.collect && !out_.open()) {
     if (spec_.modern) {
       answer_.RpcError(503, spec_.raw_id, core::kInternalError, core::Message(status),
                        StatusData(status, /*started=*/false), RetryAfter());
@@ -457,8 +458,8 @@ void RequestExchange::Break() {
                                           "the answer was lost on its way",
                                           R"({"reason":"body_lost"})"));
   }
-  if (sse_.open()) {
-    sse_.Cut();
+  if (out_.open()) {
+    out_.Cut();
   } else {
     answer_.responder().Abort();
   }

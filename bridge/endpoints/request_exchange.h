@@ -14,6 +14,7 @@
 #include "bridge/endpoints/body_countdown.h"
 #include "bridge/event_pump.h"
 #include "bridge/exchange.h"
+#include "bridge/message_stream.h"
 #include "bridge/sse_writer.h"
 #include "bridge/translator.h"
 #include "core/telemetry/trace_context.h"
@@ -47,6 +48,9 @@ struct RequestSpec {
   core::TraceContext trace;
   std::string idempotency_key;
   std::optional<ModernSpec> modern;
+  // Set where the session has one stream for all (HTTP+SSE): takes all that is told; nothing goes
+  // to `answer`.
+  std::unique_ptr<MessageStream> stream;
   // Set for an item of a batch: takes the response text; nothing goes to `answer`.
   absl::AnyInvocable<void(std::string)> collect;
 };
@@ -151,7 +155,8 @@ class RequestExchange final : public Exchange {
   std::string tail_;
   std::string collected_;
   BodyCountdown body_;
-  SseWriter sse_;
+  SseWriter sse_;       // its own stream
+  MessageStream& out_;  // that, or the one it shares
   StreamSlot slot_;
   std::optional<EventPump<v1::InvokeEvent>> events_;
   // Takes the place of events_ after a loss.

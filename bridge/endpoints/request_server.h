@@ -14,7 +14,7 @@
 
 namespace callboard::bridge {
 
-// Loop thread; owned by the MCP endpoint; outlives its exchanges.
+// Loop thread; owned by the bridge; outlives its exchanges.
 class RequestServer {
  public:
   explicit RequestServer(BridgeCore& core) : core_(core), facade_(core), selected_(core) {}

@@ -10,6 +10,7 @@
 namespace callboard::bridge {
 namespace {
 
+constexpr std::string_view kToolsParameter = "tools";
 // Of a result of tools/list: how many tools are selected and not shown.
 constexpr std::string_view kLeftOut = "callboard/left_out";
 
@@ -17,9 +18,9 @@ constexpr std::string_view kLeftOut = "callboard/left_out";
 
 absl::StatusOr<std::string> SelectedTools::OfRequest(const Route& route,
                                                      const net::HttpRequest& request) {
-  const auto wanted = ToolsOfQuery(request.query());
+  const auto wanted = ParameterOfQuery(request.query(), kToolsParameter);
   if (!wanted) return std::string();
-  if (route.endpoint != Endpoint::kFacade) {
+  if (!route.instance.empty()) {
     return absl::InvalidArgumentError(
         "tools= is for /mcp: /mcp/{instance} shows all tools of its instance");
   }

@@ -134,6 +134,14 @@ def test_mcp_remote(stage, url, apps):
     check("mcp-remote 0.15.1", told, {"2025-11-25", "2025-06-18"})
 
 
+def test_mcp_remote_over_http_sse(stage, url, apps):
+    script = beside_modules(stage, apps[1], "app_session.mjs")
+    remote = apps[1] / "node_modules" / ".bin" / "mcp-remote"
+    told = facts(run(stage, ["node", script, "stdio", "node", remote, url.replace("/mcp", "/sse"),
+                             "--transport", "sse-only"]))
+    check("mcp-remote 0.15.1 over HTTP+SSE", told, {"2025-11-25", "2025-06-18"})
+
+
 def test_claude_code_lists_the_server_as_connected(stage, url, apps):
     claude = apps[1] / "node_modules" / "@anthropic-ai" / "claude-code-linux-x64" / "claude"
     run(stage, [claude, "mcp", "add", "--transport", "http", "--scope", "user", "callboard", url])

@@ -8,7 +8,8 @@ import sys
 
 import anyio
 from mcp import ClientSession, types
-from mcp.client.streamable_http import streamablehttp_client
+
+from transport import connected
 
 
 def tell(fact, value):
@@ -37,7 +38,7 @@ async def roots(_context):
 
 
 async def main(url):
-    async with streamablehttp_client(url) as (read, write, _):
+    async with connected(url) as (read, write, _):
         async with ClientSession(read, write, elicitation_callback=elicit, sampling_callback=sample,
                                  list_roots_callback=roots) as session:
             tell("revision", (await session.initialize()).protocolVersion)

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import anyio
 from mcp import ClientSession, types
-from mcp.client.streamable_http import streamablehttp_client
+
+from transport import connected
 
 
 def tell(fact, value):
@@ -66,7 +67,7 @@ async def everything(session):
 
 
 async def main(url, what, tool="", arguments="{}"):
-    async with streamablehttp_client(url) as (read, write, session_id):
+    async with connected(url) as (read, write, session_id):
         async with ClientSession(read, write) as session:
             hello = await session.initialize()
             tell("connected", {"server": hello.serverInfo.name, "revision": hello.protocolVersion,

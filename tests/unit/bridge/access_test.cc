@@ -74,7 +74,7 @@ TEST_F(Access, AllowsEveryHeaderThatRepeatsAnArgument) {
 }
 
 TEST_F(Access, NamesPathsAndMethodsThatExist) {
-  const Answer lost = Send("GET", "/sse", {});
+  const Answer lost = Send("GET", "/nowhere", {});
   EXPECT_EQ(lost->status, 404);
   EXPECT_NE(lost->body.find("/mcp/{instance}"), std::string::npos);
   const Answer put = Send("PUT", "/mcp", {});

@@ -190,13 +190,13 @@ TEST(ToolPages, CursorHoldsWhenTheListChangesMeanwhile) {
   EXPECT_EQ(bridge::ToolPages("junk", 2).After("").tools, "");
 }
 
-TEST(ToolsOfQuery, ReadsTheParameterAsAFormHasIt) {
-  EXPECT_EQ(bridge::ToolsOfQuery(""), std::nullopt);
-  EXPECT_EQ(bridge::ToolsOfQuery("tool=a&xtools=b"), std::nullopt);
-  EXPECT_EQ(bridge::ToolsOfQuery("tools"), "");
-  EXPECT_EQ(bridge::ToolsOfQuery("a=1&tools=x%2cy+z%2Bw&b"), "x,y z+w");
-  EXPECT_EQ(bridge::ToolsOfQuery("%74ools=a&tools=b"), "a,b");
-  EXPECT_EQ(bridge::ToolsOfQuery("tools=a=b%"), "a=b%");
+TEST(ParameterOfQuery, ReadsTheParameterAsAFormHasIt) {
+  EXPECT_EQ(bridge::ParameterOfQuery("", "tools"), std::nullopt);
+  EXPECT_EQ(bridge::ParameterOfQuery("tool=a&xtools=b", "tools"), std::nullopt);
+  EXPECT_EQ(bridge::ParameterOfQuery("tools", "tools"), "");
+  EXPECT_EQ(bridge::ParameterOfQuery("a=1&tools=x%2cy+z%2Bw&b", "tools"), "x,y z+w");
+  EXPECT_EQ(bridge::ParameterOfQuery("%74ools=a&tools=b", "tools"), "a,b");
+  EXPECT_EQ(bridge::ParameterOfQuery("tools=a=b%", "tools"), "a=b%");
 }
 
 }  // namespace
