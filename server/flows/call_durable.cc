@@ -78,6 +78,13 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   durable_.Put(StoreKey::OfCall(call.id), record.SerializeAsString());
 }
 
+bool CallFlow::Keep(const CallId& id) {
+  LiveCall* call = Find(id);
+  if (call == nullptr || call->ended || call->recorded) return false;
+  Record(*call);
+  return true;
+}
+
 void CallFlow::PutAll() {
   for (const auto& [order, call] : calls_) {
     ReleaseHeld(*call);

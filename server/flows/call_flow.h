@@ -50,6 +50,9 @@ class CallFlow final : public AgentCalls {
   // By the client's id. False: no such request is open.
   bool CancelRequest(const std::string& session_id, const std::string& request_id);
   bool CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reason);
+  // The store is told of an open call that it need not have known: somebody relies on finding it
+  // again, and its outcome. False: it knows, or the call is over.
+  bool Keep(const CallId& id);
   bool Answer(const std::string& session_id, const v1::AskAnswer& answer);
   bool Notify(Session& session, const v1::Notify& notify);
 

@@ -388,9 +388,16 @@ void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) 
 }
 
 void ControlPlane::GetCall(v1::CallRef ref, Reply<v1::Call> reply) {
-  auto found = impl_->FindCall(ref);
+  Impl& impl = *impl_;
+  auto found = impl.FindCall(ref);
   if (!found.ok()) return reply(found.status());
-  impl_->ReplyWith((*found)->call_id, ref.with_outcome(), std::move(reply));
+  const CallId id = (*found)->call_id;
+  if (!impl.flow.Keep(id)) return impl.ReplyWith(id, ref.with_outcome(), std::move(reply));
+  // A failing store delays nobody.
+  impl.durable.WhenDurable([&impl, id, with_outcome = ref.with_outcome(),
+                            reply = std::move(reply)](const absl::Status&) mutable {
+    impl.ReplyWith(id, with_outcome, std::move(reply));
+  });
 }
 
 void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {

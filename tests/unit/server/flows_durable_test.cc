@@ -602,6 +602,37 @@ TEST_F(DurableTest, ReceiptsAndOutcomesOutliveARestart) {
   }
 }
 
+TEST_F(DurableTest, AnOpenCallThatSomebodyAsksForOutlivesARestartWithItsOutcome) {
+  auto agent = Link();
+  v1::InvokeRequest request = Call("");
+  request.mutable_client()->set_revision("2026-07-28");
+  auto caller = Invoke(std::move(request));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  loop.RunReady();
+  std::string durable_at_reply = "not asked";
+  plane->GetCall(Ref(call.call_id()), [&](const absl::StatusOr<v1::Call>& open) {
+    ASSERT_TRUE(open.ok()) << open.status();
+    EXPECT_EQ(open->phase(), v1::CALL_WAITING);
+    durable_at_reply = "missing";
+    for (const auto& [key, value] : disk.records) {
+      const auto parsed = StoreKey::Parse(key);
+      if (parsed && parsed->kind == StoreKey::Kind::kCall) durable_at_reply = "there";
+    }
+  });
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(durable_at_reply, "there");
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  EXPECT_EQ(GetCall(Ref(call.call_id()))->phase(), v1::CALL_WAITING);
+  back->Result(call, 2);
+  loop.RunFor(absl::Seconds(1));
+  const auto ended = GetCall(Ref(call.call_id()));
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->phase(), v1::CALL_SUCCEEDED);
+  EXPECT_EQ(ended->outcome().body().inline_(), R"({"ok":1})");
+}
+
 TEST_F(DurableTest, ACallThatEndedJustBeforeTheKillIsNotRunOrEndedAgain) {
   auto agent = Link();
   const std::string session = OpenSession();
