@@ -43,7 +43,9 @@ void UrlBackend::OnUp() {
 
 void UrlBackend::OnDown(BackendExit exit) {
   up_ = false;
-  if (sse_) {
+  if (sse_ && loop_.Now() - found_sse_ >= kBelieved) {
+    SwitchLater(false, "the event stream has ended; looking anew which transport is spoken");
+  } else if (sse_) {
     patience_ =
         loop_.After(sse_patience_, [this] { SwitchLater(false, "the event stream is not there"); });
   }
@@ -79,6 +81,7 @@ void UrlBackend::Switch(bool to_sse, std::string why) {
   }
   patience_.Cancel();
   sse_ = to_sse;
+  if (to_sse) found_sse_ = loop_.Now();
   carrier_ = to_sse ? make_sse_() : make_http_();
   carrier_->Start(this);
 }

@@ -18,10 +18,12 @@ namespace callboard::agent {
 // As MCP's backwards compatibility has it: initialize is POSTed, and when it is answered with 400,
 // 404 or 405 and no JSON-RPC, the same URL is asked for the event stream of 2024-11-05. A stream
 // that has been away for `sse_patience` means another server may be there: POST is tried again.
-// Loop thread only; owns the carrier in use.
+// What was found is believed for kBelieved: a stream that ends later is not asked for again before
+// that. Loop thread only; owns the carrier in use.
 class UrlBackend final : public Backend, private Backend::Events {
  public:
   using Make = absl::AnyInvocable<std::unique_ptr<Backend>()>;
+  static constexpr absl::Duration kBelieved = absl::Hours(24);
 
   UrlBackend(core::EventLoop& loop, Make make_http, Make make_sse,
              absl::Duration sse_patience = absl::Seconds(5));
@@ -62,6 +64,7 @@ class UrlBackend final : public Backend, private Backend::Events {
   Backend::Events* events_ = nullptr;
   std::unique_ptr<Backend> carrier_;
   bool sse_ = false;
+  absl::Time found_sse_ = absl::InfinitePast();  // when POST was refused
   bool up_ = false;
   bool switching_ = false;
   core::Timer patience_;

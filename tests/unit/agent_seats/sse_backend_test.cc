@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -232,6 +233,65 @@ TEST_F(SseBackendTest, UrlWhoseStreamStaysAwayIsPostedToAgain) {
   loop.RunFor(absl::Seconds(6));
   EXPECT_EQ(told.back(), "up");
   EXPECT_EQ(backend->description(), "http://127.0.0.1:9401/sse");
+}
+
+TEST_F(SseBackendTest, WhatAUrlSpeaksIsBelievedForADayAndThenLookedAtAnew) {
+  post = [&](Responder to) {
+    if (requests.back().target == "/sse") return to->Respond(405, {}, "no");
+    to->Respond(202, {}, "");
+  };
+  backend = std::make_unique<UrlBackend>(
+      loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
+  Begin();
+  auto initialize = Send(1);
+  ASSERT_EQ(told.back(), "up");
+  const auto posted_to_url = [this] {
+    return std::ranges::count_if(requests, [](const net::HttpRequest& request) {
+      return request.method == "POST" && request.target == "/sse";
+    });
+  };
+  EXPECT_EQ(posted_to_url(), 1);
+  loop.RunFor(absl::Hours(23));
+  stream->End();
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_EQ(told.back(), "up");
+  EXPECT_EQ(backend->description(), "http://127.0.0.1:9401/sse (HTTP+SSE)") << "without a POST";
+  EXPECT_EQ(posted_to_url(), 1);
+  loop.RunFor(absl::Hours(1));
+  stream->End();
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_EQ(told.back(), "up");
+  EXPECT_EQ(backend->description(), "http://127.0.0.1:9401/sse") << "until POST is refused again";
+  initialize = Send(2);
+  EXPECT_EQ(posted_to_url(), 2);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(told.back(), "up");
+  EXPECT_EQ(backend->description(), "http://127.0.0.1:9401/sse (HTTP+SSE)");
+}
+
+TEST_F(SseBackendTest, SessionThatAUrlsServerHasForgottenIsOpenedAnewOnTheSameTransport) {
+  bool forgotten = false;
+  post = [&](Responder to) {
+    if (requests.back().target == "/sse") return to->Respond(405, {}, "no");
+    if (forgotten) return to->Respond(404, {}, "no session");
+    to->Respond(202, {}, "");
+  };
+  backend = std::make_unique<UrlBackend>(
+      loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
+  Begin();
+  auto initialize = Send(1);
+  ASSERT_EQ(told.back(), "up");
+  forgotten = true;
+  auto request = Send(2);
+  EXPECT_EQ(told[told.size() - 2],
+            "2 unreached the backend answered HTTP 404 Not Found: no session");
+  EXPECT_EQ(told.back(), "down: the backend does not know the session any more");
+  forgotten = false;
+  endpoint = "/messages?sessionId=b";
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_EQ(told.back(), "up");
+  request = Send(3);
+  EXPECT_EQ(requests.back().target, "/messages?sessionId=b");
 }
 
 }  // namespace
