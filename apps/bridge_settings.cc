@@ -69,6 +69,9 @@ absl::Status ReadBridgeSettings(core::Settings& settings, BridgeSettings* out) {
   settings.Read("bridge.slow_reader", &config.slow_reader);
   settings.Read("bridge.peer_timeout", &out->peer_timeout);
   settings.Read("bridge.envelope_after", &config.envelope_after);
+  settings.Read("bridge.task_after", &config.task_after);
+  settings.Read("bridge.task_poll", &config.task_poll);
+  settings.Read("bridge.task_ttl", &config.task_ttl);
   ReadCount(settings, "bridge.streams_max", &config.limits.streams_max, 1);
   ReadCount(settings, "bridge.streams_per_session_max", &config.limits.streams_per_session_max, 1);
   ReadList(settings, "bridge.allowed_hosts", &config.allowed_hosts);

@@ -69,6 +69,13 @@ struct BridgeConfig {
   // A call of the facade without a progress token that is not done by then is answered with a job
   // (C13): many clients give up after 60 s. It goes on.
   absl::Duration envelope_after = absl::Seconds(45);
+  // The same for a request of revision 2026-07-28 whose client has declared the tasks extension: it
+  // is answered with a task. Such a client polls.
+  absl::Duration task_after = absl::Seconds(5);
+  absl::Duration task_poll = absl::Seconds(1);
+  // What clients are told how long a task is kept, from its beginning; no more than the control
+  // plane keeps receipts (budgets.receipt).
+  absl::Duration task_ttl = absl::Hours(24);
   // The fallback when the control plane is silent: for calls between two events, on top of the run
   // time the caller asked for or the control plane tells. Exceeds the queue budget (10 min) plus
   // the heaviest class (120 s).

@@ -8,6 +8,7 @@
 
 #include "bridge/facade/tools.h"
 #include "bridge/initialize_result.h"
+#include "bridge/task_view.h"
 #include "bridge/translator.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
@@ -46,7 +47,7 @@ std::string OwnDiscoverResult(const BridgeConfig& config, std::string_view capab
   return JsonObject()
       .String(kResultType, "complete")
       .Raw("supportedVersions", SupportedVersions())
-      .Raw("capabilities", capabilities)
+      .Raw("capabilities", WithTasks(capabilities))
       .String("instructions", instructions)
       .Int(kTtl, 0)
       .String(kScope, "private")
@@ -110,7 +111,11 @@ std::string ModernError(const ModernAsked& asked, std::string_view error, int64_
   *code = core::FindInteger(error, "code").value_or(core::kInternalError);
   std::string text(error);
   const int64_t given = *code;
-  if (given == core::kResourceNotFound) {
+  if (given == core::kMethodNotFound && IsTaskMethod(asked.method)) {
+    // The seat has no tasks of its own, and this is none of ours.
+    *code = core::kInvalidParams;
+    text = core::SetMember(text, "message", core::QuoteJson("unknown task"));
+  } else if (given == core::kResourceNotFound) {
     *code = core::kInvalidParams;
     if (!core::FindPath(text, {"data", "uri"}) && !asked.named.empty()) {
       text = core::SetPath(text, {"data", "uri"}, core::QuoteJson(asked.named));
@@ -188,7 +193,7 @@ std::string InstanceDiscoverResult(const BridgeConfig& config, const v1::Instanc
   JsonObject result;
   result.String(kResultType, "complete")
       .Raw("supportedVersions", SupportedVersions())
-      .Raw("capabilities", capabilities);
+      .Raw("capabilities", WithTasks(capabilities));
   if (!row.instructions().empty()) result.String("instructions", row.instructions());
   return result.Int(kTtl, 0)
       .String(kScope, "private")

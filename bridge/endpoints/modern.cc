@@ -13,6 +13,7 @@
 #include "bridge/errors.h"
 #include "bridge/initialize_result.h"
 #include "bridge/modern_result.h"
+#include "bridge/task_view.h"
 #include "core/mcp/json.h"
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
@@ -104,6 +105,7 @@ void ModernEndpoint::Post(const VisitPtr& visit) {
   }
   if (message.method == "server/discover") return Discover(visit);
   if (message.method == "subscriptions/listen") return Listen(visit, request);
+  if (tasks_.Take(visit, request)) return;
   Serve(visit, std::move(request));
 }
 
@@ -202,6 +204,11 @@ void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {
   if (nobody.instance_name.empty()) modern.server_info = FacadeServerInfo(core_.config);
   modern.client.set_revision(std::string(core::RevisionName(nobody.revision)));
   modern.client.set_capabilities(std::string(request.envelope.capabilities));
+  modern.takes_tasks = HasTasks(request.envelope.capabilities);
+  if (nobody.instance_name.empty()) {
+    // A task of a backend could not be found again from here: what becomes one is ours.
+    modern.client.set_capabilities(WithoutTasks(request.envelope.capabilities));
+  }
   modern.client.set_client_info(std::string(request.envelope.client_info));
   modern.client.set_log_level(std::move(request.envelope.log_level));
   if (nobody.facade) {

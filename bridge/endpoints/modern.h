@@ -4,6 +4,7 @@
 
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/request_server.h"
+#include "bridge/endpoints/tasks.h"
 #include "bridge/endpoints/visit.h"
 #include "bridge/modern_request.h"
 
@@ -13,7 +14,8 @@ namespace callboard::bridge {
 // session: a client that hangs up has cancelled. Owned by the MCP endpoint; loop thread.
 class ModernEndpoint {
  public:
-  ModernEndpoint(BridgeCore& core, RequestServer& requests) : core_(core), requests_(requests) {}
+  ModernEndpoint(BridgeCore& core, RequestServer& requests)
+      : core_(core), requests_(requests), tasks_(core) {}
 
   // A request or notification that belongs to this revision, sound or not.
   void Post(const VisitPtr& visit);
@@ -27,6 +29,7 @@ class ModernEndpoint {
 
   BridgeCore& core_;
   RequestServer& requests_;
+  TasksEndpoint tasks_;
 };
 
 }  // namespace callboard::bridge

@@ -9,6 +9,7 @@
 #include "bridge/facade/rendering.h"
 #include "bridge/lasting_listen.h"
 #include "bridge/modern_result.h"
+#include "bridge/task_view.h"
 #include "core/runtime/milliseconds.h"
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
@@ -45,9 +46,11 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   may_stream_ = out_.open() || (!spec_.collect && spec_.accepts_events &&
                                 StreamSlot::HasRoom(core_, spec_.session_id));
   // Clients show progress with their own patience; of all others many give up after a minute.
-  const bool may_become_job = spec_.on_facade && request.progress_token().empty();
+  const bool as_task = becomes_task() && request.method() == "tools/call";
+  const bool may_become_job = (spec_.on_facade || as_task) && request.progress_token().empty();
+  const absl::Duration patience = as_task ? core_.config.task_after : core_.config.envelope_after;
   const absl::Duration job_after =
-      std::max(core_.config.envelope_after - (core_.loop.Now() - started_), absl::ZeroDuration());
+      std::max(patience - (core_.loop.Now() - started_), absl::ZeroDuration());
   // Where no stream may be opened, its acceptance only tells the call's id.
   request.set_open_stream_after_ms(static_cast<uint64_t>(
       absl::ToInt64Milliseconds(may_stream_ ? core_.config.open_stream_after : job_after)));
@@ -188,8 +191,8 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
     }
     if (status_untold_) TellStatus();
   }
-  if (job_due_ && !call_id_.empty()) return BecomeJob();
-  AskNext();
+  if (job_due_) BecomeJob();
+  if (!finished()) AskNext();
 }
 
 void RequestExchange::Relay(const v1::EventId& id, const std::string& text) {
@@ -230,6 +233,7 @@ void RequestExchange::TellStatus() {
 
 void RequestExchange::BecomeJob() {
   if (finished() || body_.running() || call_id_.empty()) return;
+  if (becomes_task()) return BecomeTask();
   ++core_.gauges.envelopes;
   ended_state_ = AgentState(status_.phase());
   Answer(core::MakeResult(spec_.raw_id,
@@ -238,6 +242,19 @@ void RequestExchange::BecomeJob() {
                                                          .phase = status_.phase(),
                                                          .age = core_.loop.Now() - started_}),
                                          spec_.revision, /*is_error=*/false)));
+}
+
+void RequestExchange::BecomeTask() {
+  v1::CallRef ref;
+  ref.set_call_id(call_id_);
+  core_.client.GetCall(std::move(ref), Guard([this](const absl::StatusOr<v1::Call>& call) {
+                         // If it is over, or cannot be asked for, its outcome is the answer.
+                         const bool open = call.ok() && call->phase() < v1::CALL_SUCCEEDED;
+                         if (!open || body_.running()) return;
+                         ++core_.gauges.envelopes;
+                         ended_state_ = AgentState(status_.phase());
+                         Answer(core::MakeResult(spec_.raw_id, NewTaskResult(*call, core_.config)));
+                       }));
 }
 
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {

@@ -28,6 +28,7 @@ struct ModernSpec {
   std::string server_info;  // raw JSON of who answers, where that is not the backend; or empty
   v1::ClientContext client;
   std::vector<v1::ParamHeader> param_headers;
+  bool takes_tasks = false;  // its client has declared the tasks extension
   // Members of params beside name and arguments, raw, for the tool that a call of the facade means:
   // the answers to what it had asked.
   std::vector<std::pair<std::string, std::string>> answers;
@@ -41,7 +42,8 @@ struct RequestSpec {
   std::string raw_id;
   bool is_tool_call = false;
   bool accepts_events = true;
-  // A call on the facade: one that takes long may be answered with a job (C13).
+  // A call on the facade: one that takes long may be answered with a job (C13). One of a client
+  // that takes tasks becomes a task, wherever it was made.
   bool on_facade = false;
   StatusWish status_wish = StatusWish::kNone;
   // Headers of the hop, mostly empty.
@@ -110,8 +112,11 @@ class RequestExchange final : public Exchange {
   void OnAsk(const v1::AskEvent& ask);
   void OnStatus(v1::CallStatus status);
   void TellStatus();
-  // Answers with a job in place of the outcome, as soon as the call's id is known.
+  bool becomes_task() const { return spec_.modern && spec_.modern->takes_tasks; }
+  // Answers with a job or a task in place of the outcome, as soon as the call's id is known.
   void BecomeJob();
+  // Once the store knows of the call.
+  void BecomeTask();
   void OnOutcome(v1::CallOutcome outcome);
   void Explain(v1::CallOutcome outcome);
   void Deliver(const v1::CallOutcome& outcome);

@@ -179,7 +179,9 @@ def test_selected_tools_in_the_new_era(stage):
     stage.start_agent()
     path = "/mcp?tools=counting"
     _, response = post(stage.port, "server/discover", {}, path)
-    assert result_of(response)["capabilities"] == {"tools": {"listChanged": True}}
+    capabilities = result_of(response)["capabilities"]
+    assert capabilities.pop("extensions") == {"io.modelcontextprotocol/tasks": {}}
+    assert capabilities == {"tools": {"listChanged": True}}
     _, response = post(stage.port, "tools/list", {}, path)
     names = [tool["name"] for tool in result_of(response)["tools"]]
     echo = next(name for name in names if name.endswith("__echo"))

@@ -55,9 +55,11 @@ TEST_F(Modern, DiscoverIsAnsweredWithoutASession) {
   EXPECT_EQ(facade->status, 200);
   EXPECT_EQ(facade->Header("Content-Type"), "application/json");
   EXPECT_EQ(facade->Header("Mcp-Session-Id"), "");
-  EXPECT_EQ(facade->body.find(R"({"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",)"
-                              R"("supportedVersions":["2026-07-28","2025-11-25","2025-06-18",)"
-                              R"("2025-03-26"],"capabilities":{"tools":{"listChanged":false}},)"),
+  EXPECT_EQ(facade->body.find(
+                R"({"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",)"
+                R"("supportedVersions":["2026-07-28","2025-11-25","2025-06-18",)"
+                R"("2025-03-26"],"capabilities":{"tools":{"listChanged":false},"extensions":)"
+                R"({"io.modelcontextprotocol/tasks":{}}},)"),
             0u)
       << facade->body;
   EXPECT_NE(facade->body.find(R"("ttlMs":0,"cacheScope":"private")"), std::string::npos);
@@ -412,7 +414,8 @@ class ModernTools : public Modern {
 
 TEST_F(ModernTools, AreDiscoveredListedAndCalledWithoutASession) {
   const Answer discovered = Ask("server/discover", Params(), {}, kUrl);
-  EXPECT_NE(discovered->body.find(R"("capabilities":{"tools":{"listChanged":true}})"),
+  EXPECT_NE(discovered->body.find(R"("capabilities":{"tools":{"listChanged":true},"extensions":)"
+                                  R"({"io.modelcontextprotocol/tasks":{}}})"),
             std::string::npos)
       << discovered->body;
   const Answer list = Ask("tools/list", Params(), {}, kUrl);

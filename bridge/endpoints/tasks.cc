@@ -1,0 +1,107 @@
+// Implementation of the methods of the tasks extension.
+#include "bridge/endpoints/tasks.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "bridge/errors.h"
+#include "bridge/initialize_result.h"
+#include "bridge/modern_result.h"
+#include "bridge/task_view.h"
+#include "core/mcp/envelope.h"
+
+namespace callboard::bridge {
+namespace {
+
+constexpr size_t kShownBytesMax = 100;
+
+// Tasks are calls of clients without a session; whoever has one asks for its calls in other ways.
+bool IsTask(const v1::Call& call) {
+  return call.session_id().empty() && call.method() == "tools/call";
+}
+
+}  // namespace
+
+bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request) {
+  const std::string& method = visit->message.method;
+  if (!IsTaskMethod(method)) return false;
+  if (!HasTasks(request.envelope.capabilities)) {
+    visit->answer.RpcError(400, visit->raw_id(), core::kMissingCapability,
+                           fmt::format("{} is of the extension {}, which the request does not "
+                                       "declare",
+                                       method, core::kTasks),
+                           TasksRequiredData());
+    return true;
+  }
+  auto call_id = CallIdOfTask(request.named);
+  if (!call_id) {
+    // On the facade no backend has tasks.
+    if (visit->route.endpoint != Endpoint::kFacade) return false;
+    AnswerUnknown(visit);
+    return true;
+  }
+  v1::CallRef call;
+  call.set_call_id(*std::move(call_id));
+  if (method == "tasks/get") {
+    Get(visit, call);
+  } else {
+    Acknowledge(visit, call, method == "tasks/cancel");
+  }
+  return true;
+}
+
+void TasksEndpoint::Get(const VisitPtr& visit, const v1::CallRef& call) {
+  v1::CallRef request = call;
+  request.set_with_outcome(true);
+  core_.client.GetCall(
+      std::move(request),
+      core_.exchanges.Await<v1::Call>(
+          visit->answer, visit->raw_id(), [this, visit](const absl::StatusOr<v1::Call>& found) {
+            if (!found.ok() && !IsCallersMistake(found.status())) {
+              return visit->answer.Failure(visit->raw_id(), found.status());
+            }
+            if (!found.ok() || !IsTask(*found)) return AnswerUnknown(visit);
+            Answer(visit, TaskResult(*found, core_.config));
+          }));
+}
+
+void TasksEndpoint::Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel) {
+  core_.client.GetCall(
+      call, core_.exchanges.Await<v1::Call>(
+                visit->answer, visit->raw_id(),
+                [this, visit, call, cancel](const absl::StatusOr<v1::Call>& found) {
+                  if (!found.ok() && !IsCallersMistake(found.status())) {
+                    return visit->answer.Failure(visit->raw_id(), found.status());
+                  }
+                  if (!found.ok() || !IsTask(*found)) return AnswerUnknown(visit);
+                  // None of ours asks for input once it is a task: whatever is brought is of no
+                  // use.
+                  if (!cancel) return Answer(visit, "{}");
+                  core_.client.CancelCall(
+                      call, core_.exchanges.Await<v1::Call>(
+                                visit->answer, visit->raw_id(),
+                                [this, visit](const absl::StatusOr<v1::Call>& cancelled) {
+                                  if (cancelled.ok()) return Answer(visit, "{}");
+                                  visit->answer.Failure(visit->raw_id(), cancelled.status());
+                                }));
+                }));
+}
+
+void TasksEndpoint::Answer(const VisitPtr& visit, const std::string& result) {
+  const std::string server_info = FacadeServerInfo(core_.config);
+  ModernResponse response = ToModernResponse({visit->message.method, {}, server_info},
+                                             core::MakeResult(visit->message.id, result));
+  visit->answer.Json(response.http_status, std::move(response.text));
+}
+
+void TasksEndpoint::AnswerUnknown(const VisitPtr& visit) {
+  const auto task_id = core::FindString(visit->message.params, "taskId");
+  visit->answer.RpcError(
+      200, visit->raw_id(), core::kInvalidParams,
+      fmt::format("unknown task '{}': there is none of that name, or it was given up",
+                  std::string_view(task_id.value_or("")).substr(0, kShownBytesMax)));
+}
+
+}  // namespace callboard::bridge

@@ -1,0 +1,33 @@
+// The methods of the tasks extension of MCP 2026-07-28, for calls of ours that have become tasks.
+#pragma once
+
+#include <string>
+
+#include "bridge/bridge_core.h"
+#include "bridge/endpoints/visit.h"
+#include "bridge/modern_request.h"
+#include "callboard/v1/control.pb.h"
+
+namespace callboard::bridge {
+
+// A task is the record of a call, which the control plane keeps: nothing is kept here. Owned by the
+// endpoint of the revision; loop thread.
+class TasksEndpoint {
+ public:
+  explicit TasksEndpoint(BridgeCore& core) : core_(core) {}
+
+  // Answers a method of the extension. False: it is another method, or a task of the seat's own.
+  bool Take(const VisitPtr& visit, const ModernRequest& request);
+
+ private:
+  void Get(const VisitPtr& visit, const v1::CallRef& call);
+  // Of tasks/update and tasks/cancel.
+  void Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel);
+  void Answer(const VisitPtr& visit, const std::string& result);
+  // Of a call that is none, or no task of this client.
+  void AnswerUnknown(const VisitPtr& visit);
+
+  BridgeCore& core_;
+};
+
+}  // namespace callboard::bridge

@@ -1,0 +1,259 @@
+// Tests of the tasks extension of MCP 2026-07-28: which calls become tasks, and what is said of
+// them.
+#include <gmock/gmock.h>
+
+#include "absl/strings/escaping.h"
+#include "tests/unit/bridge/bridge_fixture.h"
+
+namespace callboard::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kSeat[] = "aabbccdd000000000000000000000000";
+// 2026-11-30T12:00:00.000Z, then what is random of it.
+constexpr char kCallHex[] = "01a22c5382007abc8def0123456789ab";
+constexpr char kTask[] = "callboard-01a22c5382007abc8def0123456789ab";
+
+class Tasks : public BridgeTest {
+ protected:
+  void SetUp() override {
+    bridge::BridgeConfig config;
+    config.modern = true;
+    Restart(std::move(config));
+    plane_.instances = {Row("maya-1", kSeat)};
+    plane_.tools = {Hit("maya", "bake")};
+  }
+  static std::string Params(const std::string& members, bool declares = true) {
+    const std::string extension = R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})";
+    return "{" + members + R"(,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",)" +
+           R"("io.modelcontextprotocol/clientCapabilities":)" + (declares ? extension : "{}") +
+           "}}";
+  }
+  Answer Ask(const std::string& method, const std::string& named, const std::string& params,
+             std::string target = "/mcp/maya-1") {
+    return Post(
+        R"({"jsonrpc":"2.0","id":1,"method":")" + method + R"(","params":)" + params + "}",
+        {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", method}, {"Mcp-Name", named}},
+        std::move(target));
+  }
+  Answer Call(bool declares = true, const std::string& meta = "") {
+    std::string params = Params(R"("name":"bake","arguments":{})", declares);
+    if (!meta.empty()) params.insert(params.find(R"("_meta":{)") + 9, meta + ",");
+    return Ask("tools/call", "bake", params);
+  }
+  Answer OfTask(const std::string& method, const std::string& task = kTask,
+                std::string target = "/mcp/maya-1", bool declares = true) {
+    return Ask(method, task, Params(R"("taskId":")" + task + "\"", declares), std::move(target));
+  }
+  void Push(v1::InvokeEvent event) {
+    plane_.invokes.back().script->Push(std::move(event));
+    loop_.RunReady();
+  }
+  static v1::InvokeEvent AcceptedCall() {
+    v1::InvokeEvent event;
+    event.mutable_accepted()->set_call_id(absl::HexStringToBytes(kCallHex));
+    return event;
+  }
+  v1::Call& Known(v1::CallPhase phase) {
+    v1::Call call;
+    call.set_call_id(absl::HexStringToBytes(kCallHex));
+    call.set_phase(phase);
+    call.set_method("tools/call");
+    call.set_tool("bake");
+    call.set_age_ms(9000);
+    if (phase >= v1::CALL_SUCCEEDED) call.set_ended_ms(2000);
+    plane_.calls = {call};
+    return plane_.calls.back();
+  }
+};
+
+TEST_F(Tasks, AreOfferedOnEveryPath) {
+  const std::string offered = R"("extensions":{"io.modelcontextprotocol/tasks":{}})";
+  for (const char* target : {"/mcp", "/mcp/maya-1"}) {
+    const Answer answer =
+        Post(R"({"jsonrpc":"2.0","id":1,"method":"server/discover","params":)" +
+                 Params(R"("x":1)", false) + "}",
+             {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", "server/discover"}}, target);
+    EXPECT_THAT(answer->body, HasSubstr(offered)) << target;
+  }
+  EXPECT_THAT(Initialize()->body, Not(HasSubstr("extensions"))) << "earlier revisions have none";
+}
+
+TEST_F(Tasks, CallThatTakesLongBecomesOneAndGoesOn) {
+  Known(v1::CALL_WAITING);
+  const Answer answer = Call();
+  Push(AcceptedCall());
+  loop_.RunFor(absl::Seconds(4));
+  EXPECT_FALSE(answer->ended);
+  loop_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(answer->ended);
+  EXPECT_THAT(answer->body,
+              HasSubstr(R"({"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":")" +
+                        std::string(kTask) +
+                        R"(","status":"working","createdAt":"2026-11-30T12:00:00.000Z",)"
+                        R"("lastUpdatedAt":"2026-11-30T12:00:00.000Z","ttlMs":86400000,)"
+                        R"("pollIntervalMs":1000)"));
+  ASSERT_EQ(plane_.call_refs.size(), 1u) << "it is told when tasks/get would find it";
+  EXPECT_EQ(plane_.invokes[0].request.on_detach(), v1::InvokeRequest::KEEP);
+  EXPECT_TRUE(plane_.invokes[0].script->destroyed);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(Tasks, CallThatEndsSoonIsAnsweredItself) {
+  const Answer answer = Call();
+  Push(Result(R"({"content":[]})"));
+  EXPECT_EQ(answer->body,
+            R"({"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}})");
+}
+
+TEST_F(Tasks, CallThatEndsWhileItIsAskedForIsAnsweredItself) {
+  Known(v1::CALL_SUCCEEDED);
+  const Answer answer = Call();
+  Push(AcceptedCall());
+  loop_.RunFor(absl::Seconds(6));
+  EXPECT_FALSE(answer->ended);
+  Push(Result(R"({"content":[]})"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("resultType":"complete","content":[])"));
+}
+
+TEST_F(Tasks, ClientsThatWatchOrDoNotDeclareThemGetTheResult) {
+  Known(v1::CALL_WAITING);
+  const Answer watching = Call(true, R"("progressToken":7)");
+  Push(AcceptedCall());
+  const Answer other = Call(false);
+  Push(AcceptedCall());
+  loop_.RunFor(absl::Minutes(2));
+  EXPECT_FALSE(watching->ended);
+  EXPECT_FALSE(other->ended);
+  EXPECT_TRUE(plane_.call_refs.empty());
+  EXPECT_EQ(plane_.invokes[1].request.on_detach(), v1::InvokeRequest::CANCEL);
+}
+
+TEST_F(Tasks, OnTheFacadeTheyTakeThePlaceOfJobsAndBackendsHaveNone) {
+  Known(v1::CALL_WAITING);
+  const Answer answer = Ask("tools/call", "call_tool",
+                            Params(R"("name":"call_tool","arguments":{"tool_slug":)"
+                                   R"("maya.1f2e3d4c.bake"})"),
+                            "/mcp");
+  ASSERT_EQ(plane_.invokes.size(), 1u);
+  EXPECT_EQ(plane_.invokes[0].request.client().capabilities(), R"({"extensions":{}})");
+  Push(AcceptedCall());
+  loop_.RunFor(absl::Seconds(6));
+  EXPECT_THAT(answer->body, HasSubstr(kTask));
+  EXPECT_THAT(answer->body, Not(HasSubstr("job_id")));
+}
+
+TEST_F(Tasks, GetTellsHowTheCallIs) {
+  v1::Call& call = Known(v1::CALL_QUEUED);
+  call.set_message("queued: 2 before this call");
+  const Answer answer = OfTask("tasks/get");
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_THAT(answer->body, HasSubstr(R"("result":{)"));
+  EXPECT_THAT(answer->body,
+              HasSubstr(R"("resultType":"complete","taskId":")" + std::string(kTask) +
+                        R"(","status":"working","statusMessage":"queued: 2 before this call")"));
+  EXPECT_TRUE(plane_.call_refs.back().with_outcome());
+}
+
+TEST_F(Tasks, GetHasTheResultAsTheCallItselfWouldHaveIt) {
+  for (const char* target : {"/mcp", "/mcp/maya-1"}) {
+    v1::Call& call = Known(v1::CALL_FAILED);
+    call.mutable_outcome()->set_class_(v1::RESULT);
+    call.mutable_outcome()->mutable_body()->set_inline_(R"({"content":[],"isError":true})");
+    const Answer answer = OfTask("tasks/get", kTask, target);
+    EXPECT_THAT(answer->body, HasSubstr(R"("status":"completed")"));
+    EXPECT_THAT(answer->body, HasSubstr(R"("lastUpdatedAt":"2026-11-30T12:00:07.000Z")"));
+    EXPECT_THAT(answer->body, HasSubstr(R"("result":{"resultType":"complete",)"));
+    EXPECT_THAT(answer->body, HasSubstr(R"("content":[],"isError":true)"));
+  }
+}
+
+TEST_F(Tasks, GetHasTheErrorOfACallThatFailed) {
+  v1::Call& call = Known(v1::CALL_FAILED);
+  call.mutable_outcome()->set_class_(v1::RPC_ERROR);
+  call.mutable_outcome()->mutable_body()->set_inline_(R"({"code":-32002,"message":"gone"})");
+  EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr(R"("error":{"code":-32602,"message":"gone"})"));
+
+  v1::Call& late = Known(v1::CALL_TIMED_OUT);
+  late.set_reason(v1::RUN_BUDGET_SPENT);
+  late.set_message("the budget of 120 s is over");
+  late.mutable_outcome()->set_class_(v1::RESULT);
+  late.mutable_outcome()->set_late(true);
+  const Answer answer = OfTask("tasks/get");
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"failed")"));
+  EXPECT_THAT(answer->body, HasSubstr("the budget of 120 s is over"));
+  EXPECT_THAT(answer->body, Not(HasSubstr(R"("status":"completed")")));
+}
+
+TEST_F(Tasks, ResultThatIsNotKeptIsAFailureThatSaysSo) {
+  Known(v1::CALL_SUCCEEDED);
+  const Answer answer = OfTask("tasks/get");
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"failed")"));
+  EXPECT_THAT(answer->body, HasSubstr("its result is not kept"));
+  Known(v1::CALL_CANCELLED);
+  EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr(R"("status":"cancelled")"));
+}
+
+TEST_F(Tasks, CancelAndUpdateAreAcknowledged) {
+  Known(v1::CALL_WAITING);
+  for (const char* method : {"tasks/cancel", "tasks/update"}) {
+    const Answer answer = OfTask(method);
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_THAT(answer->body, HasSubstr(R"("result":{"resultType":"complete")")) << method;
+    EXPECT_THAT(answer->body, Not(HasSubstr("taskId"))) << method;
+  }
+  EXPECT_EQ(plane_.call_refs.size(), 3u) << "twice found, once cancelled";
+}
+
+TEST_F(Tasks, UnknownOnesAndCallsOfSessionsAreInvalidParams) {
+  const std::string unknown = R"("error":{"code":-32602,"message":"unknown task 'callboard-)";
+  EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr(unknown));
+  Known(v1::CALL_WAITING).set_session_id("s1");
+  for (const char* method : {"tasks/get", "tasks/cancel", "tasks/update"}) {
+    EXPECT_THAT(OfTask(method)->body, HasSubstr(unknown)) << method;
+  }
+  EXPECT_THAT(OfTask("tasks/get", "abc", "/mcp")->body, HasSubstr("unknown task 'abc'"));
+  EXPECT_THAT(OfTask("tasks/get", "callboard-xyz", "/mcp")->body, HasSubstr("unknown task"));
+}
+
+TEST_F(Tasks, ClientsHaveToDeclareThem) {
+  Known(v1::CALL_WAITING);
+  const Answer answer = OfTask("tasks/get", kTask, "/mcp/maya-1", false);
+  EXPECT_EQ(answer->status, 400);
+  EXPECT_THAT(answer->body, HasSubstr(R"("code":-32021)"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("data":{"requiredCapabilities":{"extensions":)"
+                                      R"({"io.modelcontextprotocol/tasks":{}}}})"));
+}
+
+TEST_F(Tasks, TasksOfTheBackendPassThrough) {
+  const Answer answer = OfTask("tasks/get", "5f0c");
+  ASSERT_EQ(plane_.invokes.size(), 1u);
+  EXPECT_EQ(plane_.invokes[0].request.method(), "tasks/get");
+  EXPECT_EQ(plane_.invokes[0].request.params(), R"({"taskId":"5f0c"})");
+  Push(Result(R"({"resultType":"complete","taskId":"5f0c","status":"working"})"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("taskId":"5f0c","status":"working")"));
+
+  const Answer none = OfTask("tasks/get", "5f0d");
+  v1::InvokeEvent error;
+  error.mutable_outcome()->set_class_(v1::RPC_ERROR);
+  error.mutable_outcome()->mutable_body()->set_inline_(R"({"code":-32601,"message":"what?"})");
+  Push(error);
+  EXPECT_EQ(none->status, 200);
+  EXPECT_THAT(none->body, HasSubstr(R"("code":-32602,"message":"unknown task")"))
+      << "a seat whose backend has no tasks";
+}
+
+TEST_F(Tasks, WhoHangsUpBeforeThereIsOneHasCancelled) {
+  Known(v1::CALL_WAITING);
+  const Answer answer = Call();
+  Push(AcceptedCall());
+  answer->on_peer_gone();
+  loop_.RunReady();
+  ASSERT_EQ(plane_.call_refs.size(), 1u);
+  EXPECT_EQ(plane_.call_refs[0].call_id(), absl::HexStringToBytes(kCallHex));
+}
+
+}  // namespace
+}  // namespace callboard::tests
