@@ -36,8 +36,6 @@ std::string Iso(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
 }
 
-bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
-
 // Of a call that is over, the same whenever it is asked for: ages are counted anew each time.
 absl::Duration LifeOf(const v1::Call& call) {
   const uint64_t measured_ms = call.queue_ms() + call.run_ms();
@@ -139,6 +137,12 @@ std::optional<std::string> CallIdOfTask(std::string_view task_id) {
   return absl::HexStringToBytes(core::ToAbsl(digits));
 }
 
+bool IsTask(const v1::Call& call) {
+  return call.session_id().empty() && call.method() == "tools/call";
+}
+
+bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
+
 std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config) {
   return Begin("task", call, "working", config).Take();
 }
@@ -159,6 +163,10 @@ std::string TaskResult(const v1::Call& call, const BridgeConfig& config) {
     if (const auto value = core::FindMember(modern, member)) task.Raw(member, *value);
   }
   return task.Take();
+}
+
+std::string TaskNotice(const v1::Call& call, const BridgeConfig& config) {
+  return core::RemoveMember(TaskResult(call, config), "resultType");
 }
 
 }  // namespace callboard::bridge

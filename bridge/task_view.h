@@ -27,10 +27,16 @@ std::string TaskIdOf(std::string_view call_id);
 // nullopt: no task of ours.
 std::optional<std::string> CallIdOfTask(std::string_view task_id);
 
+// Tasks are calls of clients without a session; whoever has one asks for its calls in other ways.
+bool IsTask(const v1::Call& call);
+bool IsOver(const v1::Call& call);
+
 // A call that goes on, as the result of the request that made it.
 std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config);
 // What it is now, for tasks/get; `call` comes with its outcome, if that is kept. Once it is told to
 // be over it stays what it is: a result that comes late is not told.
 std::string TaskResult(const v1::Call& call, const BridgeConfig& config);
+// The same as params of notifications/tasks.
+std::string TaskNotice(const v1::Call& call, const BridgeConfig& config);
 
 }  // namespace callboard::bridge

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bridge/endpoints/notice_exchange.h"
 #include "bridge/errors.h"
@@ -150,12 +151,7 @@ void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
     return visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams, core::Message(wish));
   }
   const bool of_tasks = request.wish().task_ids_size() > 0;
-  if (of_tasks && !core::FindPath(asked.envelope.capabilities, {"extensions", core::kTasks})) {
-    return visit->answer.RpcError(
-        400, visit->raw_id(), core::kMissingCapability,
-        fmt::format("taskIds are for clients that declare the extension {}", core::kTasks),
-        fmt::format(R"({{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}})", core::kTasks));
-  }
+  if (of_tasks && TasksEndpoint::RefuseUndeclared(visit, asked)) return;
   if (!visit->accepts_events) {
     return visit->answer.RpcError(406, visit->raw_id(), core::kInvalidRequest,
                                   "subscriptions/listen is answered by an event stream: Accept "
@@ -167,6 +163,7 @@ void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
                                   "too many open streams", R"({"reason":"too_many"})",
                                   RetryAfter());
   }
+  const std::vector<std::string> ours = TasksEndpoint::TakeOurs(request.mutable_wish());
   // The facade's tools are always the same; of selected ones there is the list alone.
   const bool facade = visit->route.endpoint == Endpoint::kFacade && visit->tools.empty();
   if (!visit->tools.empty()) {
@@ -178,10 +175,14 @@ void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
   } else if (!facade) {
     request.mutable_target()->set_instance(visit->route.instance);
   }
-  core_.exchanges
-      .Add(std::make_unique<NoticeExchange>(core_, visit->answer, visit->raw_id(),
-                                            facade ? "{}" : std::move(honoured)))
-      .Start(facade ? std::nullopt : std::optional(std::move(request)));
+  if (facade) honoured = "{}";
+  if (!ours.empty() && visit->route.instance.empty()) {
+    honoured = core::SetMember(honoured, kTaskIds, TasksEndpoint::NamesOf(ours));
+  }
+  NoticeExchange& exchange = core_.exchanges.Add(
+      std::make_unique<NoticeExchange>(core_, visit->answer, visit->raw_id(), std::move(honoured)));
+  exchange.Watch(ours);
+  exchange.Start(facade ? std::nullopt : std::optional(std::move(request)));
 }
 
 void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {

@@ -22,6 +22,10 @@ NoticeExchange::NoticeExchange(BridgeCore& core, HttpAnswer answer, std::string 
   WatchPeer();
 }
 
+void NoticeExchange::Watch(const std::vector<std::string>& call_ids) {
+  if (!call_ids.empty()) tasks_.emplace(core_, call_ids);
+}
+
 void NoticeExchange::Start(std::optional<v1::ListenRequest> request) {
   if (!request) return Acknowledge();
   Restart(core_.config.unary_wait);
@@ -65,12 +69,18 @@ void NoticeExchange::Acknowledge() {
                  "notifications/subscriptions/acknowledged",
                  core::JsonObject().Raw("_meta", meta).Raw("notifications", honoured_).Take()),
              nullptr);
+  if (!tasks_) return;
+  tasks_->Begin([this](const std::string& task) {
+    sse_.Event({}, core::MakeNotification("notifications/tasks", Tagged(task)), nullptr);
+  });
+}
+
+std::string NoticeExchange::Tagged(std::string_view params) const {
+  return core::SetPath(params, {"_meta", core::kMetaSubscriptionId}, raw_id_);
 }
 
 void NoticeExchange::Relay(const v1::StreamEvent& event) {
-  const std::string params =
-      core::SetPath(event.params(), {"_meta", core::kMetaSubscriptionId}, raw_id_);
-  sse_.Event({}, core::MakeNotification(event.method(), params),
+  sse_.Event({}, core::MakeNotification(event.method(), Tagged(event.params())),
              lifetime_.Wrap([this] { events_->Ask(); }));
 }
 

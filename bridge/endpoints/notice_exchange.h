@@ -3,8 +3,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bridge/bridge_core.h"
+#include "bridge/endpoints/task_watch.h"
 #include "bridge/event_pump.h"
 #include "bridge/exchange.h"
 #include "bridge/sse_writer.h"
@@ -19,7 +22,9 @@ class NoticeExchange final : public Exchange {
   // `honoured`: the filter as it is acknowledged, raw JSON.
   NoticeExchange(BridgeCore& core, HttpAnswer answer, std::string raw_id, std::string honoured);
 
-  // Without a request there is nothing to hear, now or later.
+  // Tells of these tasks besides. To be called before Start().
+  void Watch(const std::vector<std::string>& call_ids);
+  // Without a request there is nothing else to hear, now or later.
   void Start(std::optional<v1::ListenRequest> request);
 
   void Drain(bool last) override;
@@ -32,6 +37,8 @@ class NoticeExchange final : public Exchange {
 
   void OnEvent(absl::StatusOr<v1::ListenEvent> event);
   void Acknowledge();
+  // Params with the id of the request.
+  std::string Tagged(std::string_view params) const;
   void Relay(const v1::StreamEvent& event);
   void End();
 
@@ -41,6 +48,7 @@ class NoticeExchange final : public Exchange {
   SseWriter sse_;
   StreamSlot slot_;
   std::optional<EventPump<v1::ListenEvent>> events_;
+  std::optional<TaskWatch> tasks_;
 };
 
 }  // namespace callboard::bridge

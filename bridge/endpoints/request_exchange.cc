@@ -249,7 +249,7 @@ void RequestExchange::BecomeTask() {
   ref.set_call_id(call_id_);
   core_.client.GetCall(std::move(ref), Guard([this](const absl::StatusOr<v1::Call>& call) {
                          // If it is over, or cannot be asked for, its outcome is the answer.
-                         const bool open = call.ok() && call->phase() < v1::CALL_SUCCEEDED;
+                         const bool open = call.ok() && !IsOver(*call);
                          if (!open || body_.running()) return;
                          ++core_.gauges.envelopes;
                          ended_state_ = AgentState(status_.phase());

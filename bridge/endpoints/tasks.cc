@@ -17,24 +17,44 @@ namespace {
 
 constexpr size_t kShownBytesMax = 100;
 
-// Tasks are calls of clients without a session; whoever has one asks for its calls in other ways.
-bool IsTask(const v1::Call& call) {
-  return call.session_id().empty() && call.method() == "tools/call";
+}  // namespace
+
+bool TasksEndpoint::RefuseUndeclared(const VisitPtr& visit, const ModernRequest& request) {
+  if (HasTasks(request.envelope.capabilities)) return false;
+  visit->answer.RpcError(
+      400, visit->raw_id(), core::kMissingCapability,
+      fmt::format("tasks are of the extension {}, which the request does not declare",
+                  core::kTasks),
+      TasksRequiredData());
+  return true;
 }
 
-}  // namespace
+std::vector<std::string> TasksEndpoint::TakeOurs(v1::NoticeWish* wish) {
+  std::vector<std::string> call_ids;
+  v1::NoticeWish others;
+  for (const std::string& name : wish->task_ids()) {
+    if (auto call_id = CallIdOfTask(name)) {
+      call_ids.push_back(*std::move(call_id));
+    } else {
+      others.add_task_ids(name);
+    }
+  }
+  *wish->mutable_task_ids() = others.task_ids();
+  return call_ids;
+}
+
+std::string TasksEndpoint::NamesOf(const std::vector<std::string>& call_ids) {
+  std::string names;
+  for (const std::string& call_id : call_ids) {
+    names.append(names.empty() ? "" : ",").append(core::QuoteJson(TaskIdOf(call_id)));
+  }
+  return fmt::format("[{}]", names);
+}
 
 bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request) {
   const std::string& method = visit->message.method;
   if (!IsTaskMethod(method)) return false;
-  if (!HasTasks(request.envelope.capabilities)) {
-    visit->answer.RpcError(400, visit->raw_id(), core::kMissingCapability,
-                           fmt::format("{} is of the extension {}, which the request does not "
-                                       "declare",
-                                       method, core::kTasks),
-                           TasksRequiredData());
-    return true;
-  }
+  if (RefuseUndeclared(visit, request)) return true;
   auto call_id = CallIdOfTask(request.named);
   if (!call_id) {
     // On the facade no backend has tasks.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/visit.h"
@@ -15,6 +16,14 @@ namespace callboard::bridge {
 class TasksEndpoint {
  public:
   explicit TasksEndpoint(BridgeCore& core) : core_(core) {}
+
+  // Answers a client that does not declare the extension; false: it does.
+  static bool RefuseUndeclared(const VisitPtr& visit, const ModernRequest& request);
+
+  // The calls behind the tasks of ours that a listener wants to be told of; they go from the wish.
+  static std::vector<std::string> TakeOurs(v1::NoticeWish* wish);
+  // As clients know them, a JSON array.
+  static std::string NamesOf(const std::vector<std::string>& call_ids);
 
   // Answers a method of the extension. False: it is another method, or a task of the seat's own.
   bool Take(const VisitPtr& visit, const ModernRequest& request);

@@ -3,6 +3,7 @@
 import http.client
 import json
 
+from mcp_http import read_events
 from stage import wait_until
 
 NAMESPACE = "io.modelcontextprotocol/"
@@ -162,3 +163,47 @@ def test_errors_of_the_extension(stage):
     for method in ("tasks/list", "tasks/result"):
         status, response = ask(stage.port, "/mcp", method, {"taskId": unknown})
         assert (status, response["error"]["code"]) == (404, -32601), method
+
+
+def test_listener_is_told_how_its_task_ends(stage):
+    start(stage)
+    gate = stage.folder / "gate"
+    made = call(stage.port, "count", {"id": "a", "gate": str(gate)})
+    body = {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {
+        "notifications": {"taskIds": [made["taskId"]]},
+        "_meta": {NAMESPACE + "protocolVersion": MODERN,
+                  NAMESPACE + "clientCapabilities": {"extensions": {TASKS: {}}}}}}
+    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=40)
+    stage.on_close(connection.close)
+    connection.request("POST", "/mcp", json.dumps(body), {
+        "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN, "Mcp-Method": "subscriptions/listen"})
+    events = read_events(connection.getresponse())
+    first = json.loads(next(events).data)
+    assert first["method"] == "notifications/subscriptions/acknowledged"
+    assert first["params"]["notifications"] == {"taskIds": [made["taskId"]]}
+    gate.touch()
+    told = json.loads(next(events).data)
+    assert told["method"] == "notifications/tasks"
+    assert told["params"]["_meta"][NAMESPACE + "subscriptionId"] == 7
+    assert (told["params"]["taskId"], told["params"]["status"]) == (made["taskId"], "completed")
+    assert told["params"]["result"]["content"][0]["text"] == "counted a"
+
+
+def test_tasks_of_a_backend_pass_through_on_its_seat_and_are_ours_on_the_facade(stage,
+                                                                               fixture_command):
+    stage.start_control_plane(bridge__modern="true", bridge__task_after="500ms")
+    stage.start_agent(*fixture_command, name="fixture")
+    own = call(stage.port, "slow_compute", {"seconds": 1}, path="/mcp/fixture")
+    assert own["resultType"] == "task" and not own["taskId"].startswith("callboard-")
+    over = ended(stage.port, own["taskId"], "/mcp/fixture")
+    assert over["result"]["content"][0]["text"] == "computed for 1 s"
+
+    hits = call(stage.port, "search_tools", {"query": "slow_compute"}, path="/mcp")
+    slug = next(hit["slug"] for hit in hits["structuredContent"]["hits"]
+                if hit["slug"].endswith(".slow_compute"))
+    ours = call(stage.port, "call_tool", {"tool_slug": slug, "arguments": {"seconds": 2}},
+                path="/mcp")
+    assert ours["taskId"].startswith("callboard-")
+    over = ended(stage.port, ours["taskId"], "/mcp")
+    assert over["result"]["content"][0]["text"] == "computed for 2 s"

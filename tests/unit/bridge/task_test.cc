@@ -245,6 +245,39 @@ TEST_F(Tasks, TasksOfTheBackendPassThrough) {
       << "a seat whose backend has no tasks";
 }
 
+TEST_F(Tasks, ListenersAreToldOnceHowTheirTasksEnd) {
+  Known(v1::CALL_WAITING);
+  const std::string wish = R"("notifications":{"taskIds":[")" + std::string(kTask) +
+                           R"(","of-a-backend","callboard-00000000000000000000000000000000"]})";
+  const auto listen = [&](std::string target, bool declares = true) {
+    return Post(R"({"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":)" +
+                    Params(wish, declares) + "}",
+                {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", "subscriptions/listen"}},
+                std::move(target));
+  };
+  EXPECT_EQ(listen("/mcp", false)->status, 400);
+  const Answer answer = listen("/mcp");
+  EXPECT_THAT(answer->body, HasSubstr("notifications/subscriptions/acknowledged"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("notifications":{"taskIds":[")" + std::string(kTask)));
+  EXPECT_THAT(answer->body, Not(HasSubstr("of-a-backend")));
+  answer->body.clear();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body, Not(HasSubstr("notifications/tasks")));
+  v1::Call& call = Known(v1::CALL_SUCCEEDED);
+  call.mutable_outcome()->set_class_(v1::RESULT);
+  call.mutable_outcome()->mutable_body()->set_inline_(R"({"content":[]})");
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body,
+              HasSubstr(R"({"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":")" +
+                        std::string(kTask) + R"(","status":"completed")"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("io.modelcontextprotocol/subscriptionId":"L")"));
+  EXPECT_EQ(answer->body.find("notifications/tasks"), answer->body.rfind("notifications/tasks"));
+  EXPECT_FALSE(answer->ended);
+  const size_t asked = plane_.call_refs.size();
+  loop_.RunFor(absl::Minutes(5));
+  EXPECT_EQ(plane_.call_refs.size(), asked) << "nothing is left to wait for";
+}
+
 TEST_F(Tasks, WhoHangsUpBeforeThereIsOneHasCancelled) {
   Known(v1::CALL_WAITING);
   const Answer answer = Call();

@@ -1,0 +1,53 @@
+// Implementation of TaskWatch.
+#include "bridge/endpoints/task_watch.h"
+
+#include <utility>
+
+#include "bridge/errors.h"
+#include "bridge/task_view.h"
+
+namespace callboard::bridge {
+namespace {
+
+constexpr uint64_t kWaitMs = 60'000;
+
+}  // namespace
+
+TaskWatch::TaskWatch(BridgeCore& core, const std::vector<std::string>& call_ids) : core_(core) {
+  for (const std::string& call_id : call_ids) open_[call_id];
+}
+
+void TaskWatch::Begin(Tell tell) {
+  tell_ = std::move(tell);
+  // Replies may come inline and end the waiting.
+  std::vector<std::string> all;
+  for (const auto& [call_id, again] : open_) all.push_back(call_id);
+  for (const std::string& call_id : all) Wait(call_id);
+}
+
+void TaskWatch::Wait(const std::string& call_id) {
+  v1::CallRef request;
+  request.set_call_id(call_id);
+  request.set_wait_ms(kWaitMs);
+  request.set_with_outcome(true);
+  core_.client.WaitCall(std::move(request),
+                        lifetime_.Wrap([this, call_id](const absl::StatusOr<v1::Call>& call) {
+                          OnCall(call_id, call);
+                        }));
+}
+
+void TaskWatch::OnCall(const std::string& call_id, const absl::StatusOr<v1::Call>& call) {
+  const bool unknown = call.ok() ? !IsTask(*call) : IsCallersMistake(call.status());
+  if (unknown) {
+    open_.erase(call_id);
+    return;
+  }
+  if (!call.ok() || !IsOver(*call)) {
+    open_[call_id] = core_.loop.After(core_.config.task_poll, [this, call_id] { Wait(call_id); });
+    return;
+  }
+  open_.erase(call_id);
+  tell_(TaskNotice(*call, core_.config));
+}
+
+}  // namespace callboard::bridge
