@@ -82,15 +82,7 @@ void McpEndpoint::Post(const VisitPtr& visit) {
   }
   if (IsBatch(visit->http.body)) return PostBatch(visit);
 
-  auto message = core::ParseJsonRpc(visit->http.body, /*validate=*/true);
-  if (!message.ok()) {
-    const bool json = message.status().code() == absl::StatusCode::kFailedPrecondition;
-    return answer.RpcError(400, {}, json ? core::kInvalidRequest : core::kParseError,
-                           core::Message(message.status()));
-  }
-  // Payloads travel as one line. In place, so that the views into the body hold.
-  core::FlattenLines(visit->http.body.data(), visit->http.body.size());
-  visit->message = *std::move(message);
+  if (!visit->ReadMessage()) return;
   if (TakeModern(visit)) return;
   const bool initialize =
       visit->message.kind == Kind::kRequest && visit->message.method == "initialize";

@@ -72,15 +72,7 @@ void SseEndpoint::Post(const VisitPtr& visit) {
   if (!IsJsonContent(visit->HeaderText("Content-Type"))) {
     return answer.RpcError(415, {}, core::kServerError, "Content-Type must be application/json");
   }
-  auto message = core::ParseJsonRpc(visit->http.body, /*validate=*/true);
-  if (!message.ok()) {
-    const bool json = message.status().code() == absl::StatusCode::kFailedPrecondition;
-    return answer.RpcError(400, {}, json ? core::kInvalidRequest : core::kParseError,
-                           core::Message(message.status()));
-  }
-  // Payloads travel as one line. In place, so that the views into the body hold.
-  core::FlattenLines(visit->http.body.data(), visit->http.body.size());
-  visit->message = *std::move(message);
+  if (!visit->ReadMessage()) return;
   found->second->Take(visit);
 }
 

@@ -4,12 +4,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "bridge/http_answer.h"
 #include "bridge/routes.h"
 #include "core/mcp/jsonrpc.h"
+#include "core/runtime/strings.h"
 #include "core/telemetry/trace_context.h"
 #include "net/http_server.h"
 
@@ -36,6 +38,20 @@ struct Visit {
   void RefuseDraining(int code) const {
     answer.RpcError(503, raw_id(), code, "the server is shutting down",
                     R"({"reason":"draining","certainty":"not_started"})", RetryAfter());
+  }
+  // Fills `message` from the body; false: it is none, which is answered.
+  bool ReadMessage() {
+    auto read = core::ParseJsonRpc(http.body, /*validate=*/true);
+    if (!read.ok()) {
+      const bool json = read.status().code() == absl::StatusCode::kFailedPrecondition;
+      answer.RpcError(400, {}, json ? core::kInvalidRequest : core::kParseError,
+                      core::Message(read.status()));
+      return false;
+    }
+    // Payloads travel as one line. In place, so that the views into the body hold.
+    core::FlattenLines(http.body.data(), http.body.size());
+    message = *std::move(read);
+    return true;
   }
   core::TraceContext trace() const {
     return core::CheckedTraceContext(HeaderText("traceparent"), HeaderText("tracestate"),
