@@ -163,6 +163,7 @@ std::vector<MirroredArgument> FindMirroredArguments(std::string_view input_schem
   std::map<std::string, MirroredArgument> found;
   Collect(input_schema, arguments, 0, CountNames(input_schema), &found);
   std::vector<MirroredArgument> mirrored;
+  mirrored.reserve(found.size());
   for (auto& [lower, argument] : found) mirrored.push_back(std::move(argument));
   return mirrored;
 }
