@@ -137,7 +137,11 @@ def quick(what, measure):
 
 
 def test_cancels_heartbeats_and_events_are_quick_beside_a_large_result(stage):
-    rate = measured_rate(BITS_PER_SECOND, DELAY)
+    for _ in range(10):
+        rate = measured_rate(BITS_PER_SECOND, DELAY)
+        if rate > 150e6:
+            break
+        time.sleep(2)  # others share the machine
     assert 150e6 < rate < 205e6, f"the path gives {rate / 1e6:.0f} Mbit/s; is the machine busy?"
     stage.start_control_plane(budgets__heavy_call="60s", budgets__quick_call="60s",
                               budgets__heartbeat=f"{HEARTBEAT * 1000:.0f}ms")
