@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "bridge/facade/rendering.h"
 #include "bridge/initialize_result.h"
 #include "bridge/modern_result.h"
 #include "bridge/translator.h"
@@ -140,8 +141,6 @@ std::optional<std::string> CallIdOfTask(std::string_view task_id) {
 bool IsTask(const v1::Call& call) {
   return call.session_id().empty() && call.method() == "tools/call";
 }
-
-bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
 
 std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config) {
   return Begin("task", call, "working", config).Take();

@@ -29,7 +29,6 @@ std::optional<std::string> CallIdOfTask(std::string_view task_id);
 
 // Tasks are calls of clients without a session; whoever has one asks for its calls in other ways.
 bool IsTask(const v1::Call& call);
-bool IsOver(const v1::Call& call);
 
 // A call that goes on, as the result of the request that made it.
 std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bridge/errors.h"
+#include "bridge/facade/rendering.h"
 #include "bridge/task_view.h"
 
 namespace callboard::bridge {

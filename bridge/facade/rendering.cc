@@ -107,8 +107,6 @@ std::string_view JobStatus(v1::CallPhase phase, v1::Reason reason) {
   }
 }
 
-bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
-
 std::string WaitStep(std::string_view job_id) {
   return Step("jobs_wait", JsonObject().String("job_id", job_id).Take());
 }
@@ -234,6 +232,8 @@ std::string RenderJob(const v1::Call& call, bool waited) {
   }
   return job.Take();
 }
+
+bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
 
 bool EndedBadly(const v1::Call& call) { return call.phase() > v1::CALL_SUCCEEDED; }
 

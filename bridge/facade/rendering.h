@@ -26,6 +26,7 @@ std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillRespons
 // What a job is, its outcome included if the control plane gave it. `waited`: says also whether the
 // wait was in vain.
 std::string RenderJob(const v1::Call& call, bool waited);
+bool IsOver(const v1::Call& call);
 // Whether it is over without a result: failed, cancelled or interrupted.
 bool EndedBadly(const v1::Call& call);
 
