@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "bridge/facade/tools.h"
 #include "bridge/initialize_result.h"
@@ -35,8 +36,8 @@ bool MayBeCached(std::string_view method) {
 // The newest first: what a client may choose from, with or without a session.
 std::string SupportedVersions() {
   std::string names = core::QuoteJson(core::RevisionName(kModern));
-  for (auto it = kServedRevisions.rbegin(); it != kServedRevisions.rend(); ++it) {
-    names.append(",").append(core::QuoteJson(core::RevisionName(*it)));
+  for (const core::McpRevision revision : std::views::reverse(kServedRevisions)) {
+    names.append(",").append(core::QuoteJson(core::RevisionName(revision)));
   }
   return fmt::format("[{}]", names);
 }

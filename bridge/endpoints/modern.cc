@@ -49,7 +49,7 @@ absl::Status ReadTexts(std::string_view filter, std::string_view member, std::st
                        google::protobuf::RepeatedPtrField<std::string>* texts) {
   const auto listed = core::FindMember(filter, member);
   if (!listed) return absl::OkStatus();
-  const absl::Status read = core::ForEachElement(*listed, [&](std::string_view element) {
+  absl::Status read = core::ForEachElement(*listed, [&](std::string_view element) {
     auto text = core::DecodeString(element);
     if (!text || texts->size() >= kListedMax) return true;
     *texts->Add() = *std::move(text);

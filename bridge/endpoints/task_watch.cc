@@ -22,6 +22,7 @@ void TaskWatch::Begin(Tell tell) {
   tell_ = std::move(tell);
   // Replies may come inline and end the waiting.
   std::vector<std::string> all;
+  all.reserve(open_.size());
   for (const auto& [call_id, again] : open_) all.push_back(call_id);
   for (const std::string& call_id : all) Wait(call_id);
 }
