@@ -87,10 +87,13 @@ bool CallFlow::Keep(const CallId& id) {
 
 void CallFlow::PutAll() {
   for (const auto& [order, call] : calls_) {
-    ReleaseHeld(*call);
+    // What a former control plane has shown beyond the store is not known until its agent has told
+    // all of that again.
+    const bool known = (!call->former || call->all_stored) && call->have_n >= call->hold_to;
+    if (known) ReleaseHeld(*call);
     if (call->ended) continue;
     // An event that is half here comes again.
-    Record(*call, /*all_stored=*/true);
+    Record(*call, /*all_stored=*/known);
   }
   for (const auto& [id, session] : plane_.sessions.all()) {
     for (const auto& [number, stream] : session->streams) durable_.PutAll(*stream);

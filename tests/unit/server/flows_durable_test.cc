@@ -233,6 +233,30 @@ TEST_F(DurableTest, StreamsAreReplayedAcrossTermsInOrderWithoutGapOrDuplicate) {
   EXPECT_EQ(again->outcome().body().inline_(), R"({"ok":1})");
 }
 
+TEST_F(DurableTest, ProgressDoesNotFallAfterAKillAndAnOrderlyEndBehindIt) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  agent->Progress(call, 3, R"({"progress":2})");
+  loop.RunReady();
+  ASSERT_EQ(caller->params().size(), 2u);
+  const uint64_t term = plane->term();
+  Restart();
+  RestartInOrder();  // without its agent having come back
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 3)});
+  auto listener = ListenAfter(session, Id(1, term, 2));
+  back->Started(call);
+  back->Progress(call, 2, R"({"progress":1})");
+  back->Progress(call, 3, R"({"progress":2})");
+  back->Progress(call, 4, R"({"progress":3})");
+  loop.RunReady();
+  EXPECT_THAT(listener->params(),
+              ElementsAre(HasSubstr(R"("progress":2)"), HasSubstr(R"("progress":3)")));
+}
+
 TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
   auto agent = Link();
   const std::string session = OpenSession();
