@@ -177,6 +177,21 @@ class McpClient:
             response.read()
             return response.status
 
+    def listen(self, on_event, timeout=60):
+        """The session's own stream: a thread hands on its events until it ends, or the connection is closed."""
+        connection, response = self._open("GET", None, self._headers(), timeout)
+        assert response.status == 200, response.read()
+
+        def read():
+            try:
+                for event in read_events(response):
+                    on_event(event)
+            except (OSError, http.client.HTTPException, ValueError, AttributeError):
+                pass  # cut or closed
+
+        threading.Thread(target=read, daemon=True).start()
+        return connection
+
     def next_id(self):
         with self._lock:
             self._next_id += 1

@@ -1,15 +1,13 @@
 """What passes between clients and a seat: nothing changed on the way, nothing mixed up, each told once a change."""
 
-import http.client
 import json
 import os
 import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mcp_http import connection_closed, read_events
+from mcp_http import connection_closed
 from stage import wait_until
 
 WATCHED = "test://watched-resource"
@@ -88,19 +86,11 @@ class Listener:
     def __init__(self, stage):
         self.client = stage.client("/mcp/fixture")
         self.heard = []
-        connection, response = self.client._open("GET", None, self.client._headers(), 120)
-        assert response.status == 200
-        self._connection = connection
+        self.client.listen(self._hear, timeout=120)
 
-        def read():
-            try:
-                for event in read_events(response):
-                    if event.type in ("", "message") and event.data:
-                        self.heard.append(json.loads(event.data)["method"])
-            except (OSError, http.client.HTTPException, ValueError):
-                pass  # the test has ended
-
-        threading.Thread(target=read, daemon=True).start()
+    def _hear(self, event):
+        if event.type in ("", "message") and event.data:
+            self.heard.append(json.loads(event.data)["method"])
 
     def count(self, method):
         return self.heard.count(method)

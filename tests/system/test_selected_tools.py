@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from mcp_http import McpClient, Refused, read_events
+from mcp_http import McpClient, Refused
 from stage import BINARIES, SHARED, wait_until
 from test_clients import CLIENTS, client_command, run_to_end, values  # noqa: F401
 
@@ -126,19 +126,13 @@ def test_a_seat_that_goes_and_comes_is_told_and_named(stage):
 def listen(stage, client):
     """The list_changed notifications that come on the session's own stream from now on."""
     changes, opened = [], threading.Event()
-    connection, response = client._open("GET", None, client._headers(), 60)
-    stage.on_stop(connection.close)
 
-    def read():
-        try:
-            for event in read_events(response):
-                opened.set()
-                if "tools/list_changed" in event.data:
-                    changes.append(event)
-        except (OSError, ValueError, AttributeError):
-            pass  # closed at the end of the test
+    def hear(event):
+        opened.set()
+        if "tools/list_changed" in event.data:
+            changes.append(event)
 
-    threading.Thread(target=read, daemon=True).start()
+    stage.on_stop(client.listen(hear).close)
     assert opened.wait(10)
     return changes
 

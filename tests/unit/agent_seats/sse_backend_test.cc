@@ -51,6 +51,12 @@ class SseBackendTest : public testing::Test, public Backend::Events {
     backend->Start(this);
     loop.RunFor(absl::Milliseconds(10));
   }
+  // The backend finds out by itself which transport is spoken there.
+  void BeginAtUrl() {
+    backend = std::make_unique<UrlBackend>(
+        loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
+    Begin();
+  }
   std::unique_ptr<BackendExchange> Send(uint64_t id, bool expects_reply = true,
                                         const core::TraceContext& trace = {}) {
     auto exchange =
@@ -223,9 +229,7 @@ TEST_F(SseBackendTest, UrlThatRefusesThePostOfInitializeIsTakenAsEventStream) {
 
 TEST_F(SseBackendTest, UrlWhoseStreamStaysAwayIsPostedToAgain) {
   post = [&](Responder to) { to->Respond(405, {}, "no"); };
-  backend = std::make_unique<UrlBackend>(
-      loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
-  Begin();
+  BeginAtUrl();
   auto initialize = Send(1);
   ASSERT_EQ(told.back(), "up");
   get = [](Responder to) { to->Respond(405, {}, ""); };
@@ -240,9 +244,7 @@ TEST_F(SseBackendTest, WhatAUrlSpeaksIsBelievedForADayAndThenLookedAtAnew) {
     if (requests.back().target == "/sse") return to->Respond(405, {}, "no");
     to->Respond(202, {}, "");
   };
-  backend = std::make_unique<UrlBackend>(
-      loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
-  Begin();
+  BeginAtUrl();
   auto initialize = Send(1);
   ASSERT_EQ(told.back(), "up");
   const auto posted_to_url = [this] {
@@ -276,9 +278,7 @@ TEST_F(SseBackendTest, SessionThatAUrlsServerHasForgottenIsOpenedAnewOnTheSameTr
     if (forgotten) return to->Respond(404, {}, "no session");
     to->Respond(202, {}, "");
   };
-  backend = std::make_unique<UrlBackend>(
-      loop, [this] { return MakeHttp(); }, [this] { return MakeSse(); });
-  Begin();
+  BeginAtUrl();
   auto initialize = Send(1);
   ASSERT_EQ(told.back(), "up");
   forgotten = true;

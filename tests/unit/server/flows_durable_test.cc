@@ -310,16 +310,25 @@ uint64_t Acknowledged(FakeAgent& agent, const v1::Dispatch& call) {
   return n;
 }
 
-TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasReadIt) {
+// A call whose events up to 5 have come, and whose client reads no more since the first.
+class UnreadTest : public DurableTest {
+ protected:
+  v1::Dispatch SaysFiveUnread(FakeAgent& agent, Caller& caller) {
+    v1::Dispatch call = agent.TakeDispatch();
+    agent.Started(call);
+    loop.RunReady();
+    caller.pulling = false;
+    for (uint64_t n = 2; n <= 5; ++n) Log(agent, call, n, "at work");
+    loop.RunReady();
+    return call;
+  }
+};
+
+TEST_F(UnreadTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasReadIt) {
   auto agent = Link();
   const std::string session = OpenSession();
   auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
-  agent->Started(call);
-  loop.RunReady();
-  caller->pulling = false;
-  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
-  loop.RunReady();
+  const v1::Dispatch call = SaysFiveUnread(*agent, *caller);
   EXPECT_LT(Acknowledged(*agent, call), 5u) << "the client has not read them all";
   EXPECT_TRUE(CancelRequest(session, "1"));
   loop.RunReady();
@@ -331,32 +340,22 @@ TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasR
   EXPECT_EQ(Acknowledged(*agent, call), 5u) << "or the agent waits for credit for good";
 }
 
-TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasGone) {
+TEST_F(UnreadTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsClientHasGone) {
   auto agent = Link();
   const std::string session = OpenSession();
   auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
-  agent->Started(call);
-  loop.RunReady();
-  caller->pulling = false;
-  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
-  loop.RunReady();
+  const v1::Dispatch call = SaysFiveUnread(*agent, *caller);
   EXPECT_TRUE(CancelRequest(session, "1"));
   caller->Drop();
   loop.RunReady();
   EXPECT_EQ(Acknowledged(*agent, call), 5u);
 }
 
-TEST_F(DurableTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsSessionHasEnded) {
+TEST_F(UnreadTest, WhatACancelledCallGoesOnToSayIsAcknowledgedOnceItsSessionHasEnded) {
   auto agent = Link();
   const std::string session = OpenSession();
   auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
-  agent->Started(call);
-  loop.RunReady();
-  caller->pulling = false;
-  for (uint64_t n = 2; n <= 5; ++n) Log(*agent, call, n, "at work");
-  loop.RunReady();
+  const v1::Dispatch call = SaysFiveUnread(*agent, *caller);
   EXPECT_TRUE(CloseSession(session).ok());
   caller->Drop();
   loop.RunReady();

@@ -182,6 +182,14 @@ class ParkedThroughARestart : public Parked {
     config.request_state_key = "key";
     Restart();
   }
+  // A call that was asked, and stored, before the restart that is over now.
+  std::unique_ptr<Caller> AskedBefore(v1::Dispatch* dispatch) {
+    auto agent = Link();
+    auto caller = Asked(*agent, dispatch);
+    loop.RunFor(absl::Seconds(1));
+    Restart();
+    return caller;
+  }
   // The agent has gone on with the call meanwhile.
   std::unique_ptr<FakeAgent> Back(const v1::Dispatch& call, uint64_t last_n = 2) {
     return Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, last_n)});
@@ -189,11 +197,8 @@ class ParkedThroughARestart : public Parked {
 };
 
 TEST_F(ParkedThroughARestart, CallsGoOn) {
-  auto agent = Link();
   v1::Dispatch dispatch;
-  auto caller = Asked(*agent, &dispatch);
-  loop.RunFor(absl::Seconds(1));
-  Restart();
+  auto caller = AskedBefore(&dispatch);
   auto back = Back(dispatch);
   EXPECT_EQ(plane->gauges().open_executions, 1u);
   // What the backend asked and was not acknowledged comes once more.
@@ -211,11 +216,8 @@ TEST_F(ParkedThroughARestart, CallsGoOn) {
 }
 
 TEST_F(ParkedThroughARestart, CallsAreResumedBeforeTheirAgentIsBack) {
-  auto agent = Link();
   v1::Dispatch dispatch;
-  auto caller = Asked(*agent, &dispatch);
-  loop.RunFor(absl::Seconds(1));
-  Restart();
+  auto caller = AskedBefore(&dispatch);
   auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{"action":"accept"}})"));
   EXPECT_TRUE(again->outcomes().empty());
   auto back = Back(dispatch);
@@ -245,11 +247,8 @@ TEST_F(ParkedThroughARestart, WhatWasAnsweredIsSaidAgainAndNotAskedAgain) {
 }
 
 TEST_F(ParkedThroughARestart, CallsThatTheAgentHasLostTooAreOver) {
-  auto agent = Link();
   v1::Dispatch dispatch;
-  auto caller = Asked(*agent, &dispatch);
-  loop.RunFor(absl::Seconds(1));
-  Restart();
+  auto caller = AskedBefore(&dispatch);
   auto back = Link("boot-2", 1, "journal-2");
   auto again = Invoke(Again(StateOf(*caller), R"({"ask-2":{}})"));
   loop.RunReady();
@@ -259,11 +258,8 @@ TEST_F(ParkedThroughARestart, CallsThatTheAgentHasLostTooAreOver) {
 }
 
 TEST_F(ParkedThroughARestart, CallsExpireAsWithoutOne) {
-  auto agent = Link();
   v1::Dispatch dispatch;
-  auto caller = Asked(*agent, &dispatch);
-  loop.RunFor(absl::Seconds(1));
-  Restart();
+  auto caller = AskedBefore(&dispatch);
   auto back = Back(dispatch);
   loop.RunFor(absl::Minutes(15));
   EXPECT_EQ(plane->gauges().open_executions, 0u);
