@@ -63,11 +63,9 @@ McpSession* ClientSessions::Find(const std::string& key) const {
   return found == sessions_.end() ? nullptr : &found->second->session();
 }
 
-std::string& ClientSessions::level(const std::string& key) {
+std::string* ClientSessions::LevelOf(const std::string& key) {
   auto found = sessions_.find(key);
-  if (found != sessions_.end()) return found->second->level();
-  no_level_.clear();
-  return no_level_;
+  return found == sessions_.end() ? nullptr : &found->second->level();
 }
 
 McpSession* ClientSessions::Open(McpSession& shared, const std::string& key,

@@ -46,9 +46,8 @@ class ClientSessions final {
   McpSession* Open(McpSession& shared, const std::string& key, const ClientDescription& client);
   // nullptr if there is none.
   McpSession* Find(const std::string& key) const;
-  // The level of log messages that has been set in that session; of one that is not there a level
-  // that counts for nothing.
-  std::string& level(const std::string& key);
+  // The level of log messages that has been set in that session; nullptr if there is none.
+  std::string* LevelOf(const std::string& key);
   // The process has ended: drops them all, their requests without replies.
   void Clear();
   size_t size() const { return sessions_.size(); }
@@ -67,7 +66,6 @@ class ClientSessions final {
   const ClientSessionLimits limits_;
   std::map<std::string, std::unique_ptr<Entry>> sessions_;
   std::vector<std::unique_ptr<Entry>> ending_;  // say goodbye, or may be in a callback
-  std::string no_level_;
   core::Timer idle_timer_;
   core::Lifetime lifetime_;
 };

@@ -178,8 +178,8 @@ bool McpSeat::SetsLevelFirst(Call& call) {
     if (wanted == level_set_) return false;
   } else {
     // Nobody else hears what this session says outside its calls.
-    set = &client_sessions_.level(call.session);
-    if (!set->empty() && MoreVerbose(*set, own) == *set) return false;
+    set = client_sessions_.LevelOf(call.session);
+    if (set == nullptr || (!set->empty() && MoreVerbose(*set, own) == *set)) return false;
   }
   *set = wanted;
   const std::string call_id = call.spec.call_id;

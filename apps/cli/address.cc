@@ -53,31 +53,31 @@ absl::StatusOr<std::optional<std::string>> FromFile(const std::string& path, con
   }
 }
 
-absl::StatusOr<ControlPlaneAddress> Find(const std::string& given, const Sought& sought) {
-  if (!given.empty()) return ControlPlaneAddress{given, sought.flag};
+absl::StatusOr<FoundAddress> Find(const std::string& given, const Sought& sought) {
+  if (!given.empty()) return FoundAddress{given, sought.flag};
   for (const char* name : sought.environment) {
     if (std::string value = Environment(name); !value.empty()) {
-      return ControlPlaneAddress{std::move(value), name};
+      return FoundAddress{std::move(value), name};
     }
   }
   for (const std::string& path : {std::string("callboard.toml"), UserFile()}) {
     auto found = FromFile(path, sought);
     if (!found.ok()) return found.status();
-    if (found->has_value()) return ControlPlaneAddress{**std::move(found), path};
+    if (found->has_value()) return FoundAddress{**std::move(found), path};
   }
-  return ControlPlaneAddress{sought.fallback, "default"};
+  return FoundAddress{sought.fallback, "default"};
 }
 
 }  // namespace
 
-absl::StatusOr<ControlPlaneAddress> FindControlPlane(const std::string& flag) {
+absl::StatusOr<FoundAddress> FindControlPlane(const std::string& flag) {
   return Find(flag, {"--address",
                      {"CALLBOARD_CONTROL_PLANE", "CALLBOARD_ADDRESS"},
                      "control_plane",
                      "127.0.0.1:9766"});
 }
 
-absl::StatusOr<ControlPlaneAddress> FindMcpUrl(const std::string& flag) {
+absl::StatusOr<FoundAddress> FindMcpUrl(const std::string& flag) {
   return Find(flag, {"--url", {"CALLBOARD_URL"}, "url", kDefaultMcpUrl});
 }
 

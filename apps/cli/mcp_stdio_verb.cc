@@ -9,6 +9,7 @@
 #include "apps/cli/address.h"
 #include "apps/cli/verbs.h"
 #include "apps/program.h"
+#include "apps/program_options.h"
 #include "apps/stdio/http_transport.h"
 #include "apps/stdio/process_streams.h"
 #include "apps/stdio/stdio_face.h"
@@ -145,13 +146,10 @@ int Run(const Options& options) {
   if (!url.ok()) return Fail(url.status());
   const auto config = ConfigOf(options);
   if (!config.ok()) return Fail(config.status());
-  core::LogLevel level = core::LogLevel::kInfo;
-  core::ParseLogLevel(options.log_level, &level);
-  core::StartLogging(level, options.log_format == core::kLogFormats[1] ? core::LogFormat::kJson
-                                                                       : core::LogFormat::kText);
-  const absl::Status status = Serve(*url, *config);
-  core::StopLogging();
-  return status.ok() ? kExitOk : Fail(status);
+  return RunLogged({.log_level = options.log_level, .log_format = options.log_format}, [&] {
+    const absl::Status status = Serve(*url, *config);
+    return status.ok() ? kExitOk : Fail(status);
+  });
 }
 
 }  // namespace
