@@ -55,10 +55,12 @@ struct Execution {
   std::string arguments_digest;
 
   // In the store.
-  uint64_t receipt_block = 0;    // that holds the newest receipt; 0: none yet
-  bool receipt_durable = false;  // and it says what this record says
-  bool settle_wanted = false;    // as soon as it is
-  size_t outcome_bytes = 0;      // of the outcome kept beside the receipt; 0: none
+  uint64_t receipt_block = 0;      // that holds the newest receipt; 0: none yet
+  bool receipt_durable = false;    // and it says what this record says
+  bool settle_wanted = false;      // as soon as it is
+  size_t outcome_bytes = 0;        // of the outcome kept beside the receipt; 0: none
+  bool outcome_in_record = false;  // it is the one of the call's record
+  bool record_in_stream = false;   // that record is the last event of a stream, too
 
   bool over() const { return ended_once; }
 };

@@ -31,6 +31,12 @@ struct StreamItem {
   uint32_t attempt = 0;  // of the call, that call_n belongs to
 };
 
+inline StreamPosition PositionOf(const StreamItem& item) {
+  return std::visit(
+      [](const auto& event) { return StreamPosition{event.id().term(), event.id().n()}; },
+      item.event);
+}
+
 // Who reads a stream at the moment. Never called from inside a method that the reader called.
 class StreamReader {
  public:
@@ -51,6 +57,8 @@ struct StoredRange {
   size_t bytes = 0;
   uint64_t age = 0;   // grows from range to range over all streams
   absl::Time stored;  // the newest of them
+  // It is the outcome alone, in the record of the stream's call.
+  bool in_record = false;
 };
 
 // Owned by its session (or by its call if there is no session), shared with the call and reader.

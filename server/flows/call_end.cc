@@ -335,8 +335,9 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   // restart.
   call.record_kept = by_reference && resumable;
   if (record != nullptr) {
-    if (call.recorded || call.was_parked) receipts_.KeepOutcome(*record, outcome);
-    receipts_.Add(*record, call.recorded && !call.record_kept);
+    const bool kept = (call.recorded || call.was_parked) && !by_reference;
+    if (kept) receipts_.KeepOutcome(*record, outcome, /*in_stream=*/resumable);
+    receipts_.Add(*record, /*erase_call=*/call.recorded && !call.record_kept && !kept);
   }
   if (call.stream != nullptr) {
     const bool by_agent = ending.from_agent;

@@ -7,6 +7,7 @@
 #include "core/runtime/strings.h"
 #include "core/telemetry/log.h"
 #include "fmt/format.h"
+#include "server/flows/receipts.h"
 #include "server/flows/store_key.h"
 
 namespace callboard::server {
@@ -19,8 +20,7 @@ constexpr uint64_t kRangesOfBound = 64;
 constexpr size_t kRangesLookedAt = 1'024;
 constexpr size_t kRecordOverhead = 128;
 
-std::string Encode(const StreamItem& item, const std::string& session_id) {
-  v1::EventRecord record;
+void Encode(const StreamItem& item, const std::string& session_id, v1::EventRecord& record) {
   if (const auto* outcome = std::get_if<v1::CallOutcome>(&item.event)) {
     *record.mutable_outcome() = *outcome;
     record.set_session_id(session_id);
@@ -31,12 +31,9 @@ std::string Encode(const StreamItem& item, const std::string& session_id) {
   }
   record.set_call_n(item.call_n);
   record.set_attempt(item.attempt);
-  return record.SerializeAsString();
 }
 
-std::optional<StreamItem> Decode(const std::string& value) {
-  v1::EventRecord record;
-  if (!record.ParseFromString(value)) return std::nullopt;
+std::optional<StreamItem> Decode(v1::EventRecord record) {
   StreamItem item;
   item.call_n = record.call_n();
   item.attempt = record.attempt();
@@ -54,6 +51,12 @@ std::optional<StreamItem> Decode(const std::string& value) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+// An outcome whose body is all in it, which ends a call's stream.
+bool IsWholeOutcome(const StreamItem& item) {
+  const auto* outcome = std::get_if<v1::CallOutcome>(&item.event);
+  return outcome != nullptr && !outcome->body().has_size();
 }
 
 // The newest item that leaves memory when so many bytes are appended to a stream that is full.
@@ -262,23 +265,45 @@ void DurableLog::PutAll(Stream& stream) {
   const std::string events = StoreKey::EventsOf(stream);
   for (uint64_t n = std::max(stream.stored_to, stream.log.floor()) + 1; n <= stream.log.last();
        ++n) {
-    std::string value = Encode(*stream.log.Find(n), stream.session_id);
-    CountStored(stream, n, value.size() + kRecordOverhead);
-    Put(StoreKey::OfEvent(events, {plane_.term, n}), std::move(value));
+    const StreamItem& item = *stream.log.Find(n);
+    const auto call = IsWholeOutcome(item) ? CallId::From(stream.call_id) : std::nullopt;
+    std::string value;
+    if (call) {
+      value = EncodeEnded(*call, stream, item);
+    } else {
+      v1::EventRecord record;
+      Encode(item, stream.session_id, record);
+      value = record.SerializeAsString();
+    }
+    CountStored(stream, n, value.size() + kRecordOverhead, call.has_value());
+    Put(call ? StoreKey::OfCall(*call) : StoreKey::OfEvent(events, {plane_.term, n}),
+        std::move(value));
   }
   stream.stored_to = stream.log.last();
   EvictDisk();
 }
 
-void DurableLog::CountStored(Stream& stream, uint64_t n, size_t bytes) {
+std::string DurableLog::EncodeEnded(const CallId& call, const Stream& stream,
+                                    const StreamItem& item) {
+  v1::CallRecord record;
+  Encode(item, stream.session_id, *record.mutable_ended()->mutable_event());
+  if (Execution* execution = plane_.executions.Find(call)) {
+    *record.mutable_ended()->mutable_receipt() = ToReceipt(*execution, plane_);
+    execution->record_in_stream = true;
+  }
+  return record.SerializeAsString();
+}
+
+void DurableLog::CountStored(Stream& stream, uint64_t n, size_t bytes, bool in_record) {
   const uint64_t bytes_max =
       std::min(kRangeBytes, plane_.config.limits.replay_disk_bytes_max / kRangesOfBound);
   StoredRange* range = stream.stored.empty() ? nullptr : &stream.stored.back();
-  if (range == nullptr || range->term != plane_.term || range->last + 1 != n ||
+  if (range == nullptr || range->term != plane_.term || range->last + 1 != n || in_record ||
       range->bytes >= bytes_max) {
     range = &stream.stored.emplace_back();
     range->term = plane_.term;
     range->first = n;
+    range->in_record = in_record;
     range->age = next_age_++;
     by_age_[range->age] = &stream;
   }
@@ -296,36 +321,79 @@ void DurableLog::Restore(Stream& stream, std::deque<StoredRange> ranges) {
     by_age_[range.age] = &stream;
     disk_bytes_ += range.bytes;
     stream.former_last = {range.term, range.last};
+    const auto call = range.in_record ? CallId::From(stream.call_id) : std::nullopt;
+    Execution* execution = call ? plane_.executions.Find(*call) : nullptr;
+    if (execution != nullptr) execution->record_in_stream = true;
   }
   stream.stored = std::move(ranges);
 }
 
-void DurableLog::Read(const std::string& events, StreamPosition after, StreamPosition to,
-                      size_t limit, absl::AnyInvocable<void(std::vector<StreamItem>)> callback) {
+DurableLog::Place DurableLog::PlaceOf(const Stream& stream) {
+  return {StoreKey::EventsOf(stream), CallId::From(stream.call_id)};
+}
+
+void DurableLog::Read(const Place& place, StreamPosition after, StreamPosition to, size_t limit,
+                      absl::AnyInvocable<void(std::vector<StreamItem>)> callback) {
   Flush();  // what was put in this turn is to be found
-  plane_.store.Read(StoreKey::OfEvent(events, {after.term, after.n + 1}),
-                    StoreKey::OfEvent(events, {to.term, to.n + 1}), limit,
-                    lifetime_.Wrap([callback = std::move(callback)](
-                                       absl::StatusOr<std::vector<StoreRecord>> records) mutable {
-                      std::vector<StreamItem> items;
-                      if (records.ok()) {
-                        for (const StoreRecord& record : *records) {
-                          if (auto item = Decode(record.value)) items.push_back(*std::move(item));
-                        }
-                      } else {
-                        core::LogWarn("store_read_failed",
-                                      {{"reason", core::Message(records.status())}});
-                      }
-                      callback(std::move(items));
-                    }));
+  plane_.store.Read(
+      StoreKey::OfEvent(place.events, {after.term, after.n + 1}),
+      StoreKey::OfEvent(place.events, {to.term, to.n + 1}), limit,
+      lifetime_.Wrap([this, call = place.call, after, to, limit, callback = std::move(callback)](
+                         absl::StatusOr<std::vector<StoreRecord>> records) mutable {
+        std::vector<StreamItem> items;
+        if (!records.ok()) {
+          core::LogWarn("store_read_failed", {{"reason", core::Message(records.status())}});
+          return callback(std::move(items));
+        }
+        for (const StoreRecord& record : *records) {
+          v1::EventRecord event;
+          if (!event.ParseFromString(record.value)) continue;
+          if (auto item = Decode(std::move(event))) items.push_back(*std::move(item));
+        }
+        if (!call || items.size() >= limit) return callback(std::move(items));
+        ReadLast(*call, after, to, std::move(items), std::move(callback));
+      }));
+}
+
+// The outcome that the call's record may hold, behind the events.
+void DurableLog::ReadLast(const CallId& call, StreamPosition after, StreamPosition to,
+                          std::vector<StreamItem> items,
+                          absl::AnyInvocable<void(std::vector<StreamItem>)> callback) {
+  const std::string key = StoreKey::OfCall(call);
+  plane_.store.Read(
+      key, key + '\0', 1,
+      lifetime_.Wrap([after, to, items = std::move(items), callback = std::move(callback)](
+                         absl::StatusOr<std::vector<StoreRecord>> records) mutable {
+        v1::CallRecord record;
+        if (records.ok() && !records->empty() && record.ParseFromString(records->front().value) &&
+            record.has_ended()) {
+          auto item = Decode(std::move(*record.mutable_ended()->mutable_event()));
+          if (item && PositionOf(*item) > after && PositionOf(*item) <= to) {
+            items.push_back(*std::move(item));
+          }
+        }
+        callback(std::move(items));
+      }));
 }
 
 // ---- what is dropped ----------------------------------------------------------------------------
 
+void DurableLog::ReleaseRecord(const CallId& call) {
+  Execution* execution = plane_.executions.Find(call);
+  if (execution != nullptr) execution->record_in_stream = false;
+  const bool kept =
+      execution != nullptr && execution->outcome_bytes > 0 && execution->outcome_in_record;
+  if (!kept) Put(StoreKey::OfCall(call), "");
+}
+
 void DurableLog::EraseRange(const Stream& stream, const StoredRange& range) {
-  const std::string events = StoreKey::EventsOf(stream);
-  for (uint64_t n = range.first; n <= range.last; ++n) {
-    Put(StoreKey::OfEvent(events, {range.term, n}), "");
+  if (range.in_record) {
+    if (const auto call = CallId::From(stream.call_id)) ReleaseRecord(*call);
+  } else {
+    const std::string events = StoreKey::EventsOf(stream);
+    for (uint64_t n = range.first; n <= range.last; ++n) {
+      Put(StoreKey::OfEvent(events, {range.term, n}), "");
+    }
   }
   by_age_.erase(range.age);
   disk_bytes_ -= range.bytes;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,13 +56,20 @@ class DurableLog {
   void Append(Stream& stream, StreamItem item, Wait wait);
   // Puts what memory holds of it and the store does not.
   void PutAll(Stream& stream);
+  // Where the store has the events of a stream that belongs to a session.
+  struct Place {
+    std::string events;          // what their keys begin with
+    std::optional<CallId> call;  // whose record may hold the last one
+  };
+  static Place PlaceOf(const Stream& stream);
   // Items after `after`, up to `to` (of this term), at most `limit`, in order; those that are gone
-  // are left out. `events`: StoreKey::EventsOf the stream. `callback` runs inline or later, unless
-  // this is destroyed first.
-  void Read(const std::string& events, StreamPosition after, StreamPosition to, size_t limit,
+  // are left out. `callback` runs inline or later, unless this is destroyed first.
+  void Read(const Place& place, StreamPosition after, StreamPosition to, size_t limit,
             absl::AnyInvocable<void(std::vector<StreamItem>)> callback);
   // What the store holds of a stream of former terms, in order.
   void Restore(Stream& stream, std::deque<StoredRange> ranges);
+  // No stream needs the record of that call, which is over: it goes unless its outcome is kept.
+  void ReleaseRecord(const CallId& call);
 
   // Asks a store that has recovered again, drops what readers have had for long enough.
   void Sweep();
@@ -82,7 +90,12 @@ class DurableLog {
   void PutRecord(Stream& stream);
   void Show(Stream& stream, uint64_t n);
   void ShowUnwaited(Stream& stream);
-  void CountStored(Stream& stream, uint64_t n, size_t bytes);
+  // What the record of a call becomes when its whole outcome ends its stream.
+  std::string EncodeEnded(const CallId& call, const Stream& stream, const StreamItem& item);
+  void ReadLast(const CallId& call, StreamPosition after, StreamPosition to,
+                std::vector<StreamItem> items,
+                absl::AnyInvocable<void(std::vector<StreamItem>)> callback);
+  void CountStored(Stream& stream, uint64_t n, size_t bytes, bool in_record);
   void DropRange(Stream& stream);
   void EraseRange(const Stream& stream, const StoredRange& range);
   void OnDropped(Stream& stream);

@@ -36,6 +36,24 @@ v1::Call ToProto(const Execution& execution, absl::Time now) {
   return call;
 }
 
+v1::Receipt ToReceipt(const Execution& execution, const Plane& plane) {
+  v1::Receipt receipt;
+  *receipt.mutable_call() = ToProto(execution, plane.loop.Now());
+  receipt.set_created_unix_ms(plane.UnixMs(execution.created));
+  receipt.set_ended_unix_ms(plane.UnixMs(execution.ended));
+  if (execution.started != absl::InfiniteFuture()) {
+    receipt.set_started_unix_ms(plane.UnixMs(execution.started));
+  }
+  receipt.set_agent_id(execution.agent_id);
+  receipt.set_class_(execution.outcome);
+  receipt.set_is_error(execution.is_error);
+  receipt.set_agent_outcome(execution.agent_outcome);
+  receipt.set_client_request_id(execution.client_request_id);
+  receipt.set_arguments_digest(execution.arguments_digest);
+  receipt.set_idempotency_scope(execution.idempotency_scope);
+  return receipt;
+}
+
 Receipts::Receipts(Plane& plane, DurableLog& durable) : plane_(plane), durable_(durable) {
   plane_.executions.OnDropped([this](const Execution& execution) { Forget(execution); });
 }
@@ -53,7 +71,6 @@ void Receipts::Add(const Execution& execution, bool erase_call) {
 void Receipts::Write() {
   timer_.Cancel();
   if (added_.empty()) return;
-  const absl::Time now = plane_.loop.Now();
   const uint64_t block = next_block_++;
   v1::ReceiptBlock receipts;
   std::vector<CallId> calls;
@@ -62,20 +79,7 @@ void Receipts::Write() {
     if (erase) erased.push_back(id);
     Execution* execution = plane_.executions.Find(id);
     if (execution == nullptr) continue;
-    v1::Receipt& receipt = *receipts.add_receipts();
-    *receipt.mutable_call() = ToProto(*execution, now);
-    receipt.set_created_unix_ms(plane_.UnixMs(execution->created));
-    receipt.set_ended_unix_ms(plane_.UnixMs(execution->ended));
-    if (execution->started != absl::InfiniteFuture()) {
-      receipt.set_started_unix_ms(plane_.UnixMs(execution->started));
-    }
-    receipt.set_agent_id(execution->agent_id);
-    receipt.set_class_(execution->outcome);
-    receipt.set_is_error(execution->is_error);
-    receipt.set_agent_outcome(execution->agent_outcome);
-    receipt.set_client_request_id(execution->client_request_id);
-    receipt.set_arguments_digest(execution->arguments_digest);
-    receipt.set_idempotency_scope(execution->idempotency_scope);
+    *receipts.add_receipts() = ToReceipt(*execution, plane_);
     const uint64_t former = std::exchange(execution->receipt_block, block);
     ++blocks_[block];
     if (former != 0) Release(former);
@@ -111,26 +115,39 @@ void Receipts::Forget(const Execution& execution) {
   if (execution.receipt_block != 0) Release(execution.receipt_block);
   if (execution.outcome_bytes == 0) return;
   outcome_bytes_ -= execution.outcome_bytes;
-  durable_.Put(StoreKey::OfOutcome(execution.call_id), "");
+  EraseOutcome(execution);
 }
 
 // ---- outcomes -----------------------------------------------------------------------------------
 
-void Receipts::KeepOutcome(Execution& execution, v1::CallOutcome outcome) {
-  if (outcome.body().has_size()) return;
-  outcome.clear_id();
-  std::string value = outcome.SerializeAsString();
-  outcome_bytes_ += value.size();
-  outcome_bytes_ -= execution.outcome_bytes;
-  execution.outcome_bytes = value.size();
+void Receipts::EraseOutcome(const Execution& execution) {
+  if (!execution.outcome_in_record) {
+    durable_.Put(StoreKey::OfOutcome(execution.call_id), "");
+  } else if (!execution.record_in_stream) {
+    durable_.Put(StoreKey::OfCall(execution.call_id), "");
+  }
+}
+
+void Receipts::DropOutcome(Execution& execution) {
+  if (execution.outcome_bytes == 0) return;
+  // The record that goes has the only receipt until then.
+  if (added_.contains(execution.call_id)) Write();
+  outcome_bytes_ -= std::exchange(execution.outcome_bytes, 0);
+  EraseOutcome(execution);
+}
+
+void Receipts::CountOutcome(Execution& execution, size_t bytes, bool in_record) {
+  execution.outcome_bytes = bytes;
+  execution.outcome_in_record = in_record;
+  outcome_bytes_ += bytes;
   outcomes_.push_back(execution.call_id);
-  durable_.Put(StoreKey::OfOutcome(execution.call_id), std::move(value));
+}
+
+void Receipts::KeepBound() {
   while (outcome_bytes_ > plane_.config.limits.receipt_outcomes_bytes_max && !outcomes_.empty()) {
     Execution* oldest = plane_.executions.Find(outcomes_.front());
     outcomes_.pop_front();
-    if (oldest == nullptr || oldest->outcome_bytes == 0) continue;
-    outcome_bytes_ -= std::exchange(oldest->outcome_bytes, 0);
-    durable_.Put(StoreKey::OfOutcome(oldest->call_id), "");
+    if (oldest != nullptr) DropOutcome(*oldest);
   }
   // Of records that have gone.
   while (!outcomes_.empty() && plane_.executions.Find(outcomes_.front()) == nullptr) {
@@ -138,12 +155,33 @@ void Receipts::KeepOutcome(Execution& execution, v1::CallOutcome outcome) {
   }
 }
 
+void Receipts::KeepOutcome(Execution& execution, const v1::CallOutcome& outcome, bool in_stream) {
+  size_t bytes = outcome.ByteSizeLong();
+  execution.record_in_stream = in_stream;
+  if (!in_stream) {
+    v1::CallRecord record;
+    *record.mutable_ended()->mutable_event()->mutable_outcome() = outcome;
+    *record.mutable_ended()->mutable_receipt() = ToReceipt(execution, plane_);
+    std::string value = record.SerializeAsString();
+    bytes = value.size();
+    durable_.Put(StoreKey::OfCall(execution.call_id), std::move(value));
+  }
+  CountOutcome(execution, bytes, /*in_record=*/true);
+  KeepBound();
+}
+
 void Receipts::KeepLate(Execution& execution, v1::CallOutcome outcome) {
   const bool wanted = execution.outcome == v1::EXPIRED || execution.outcome == v1::LOST;
   const bool answers = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
   if (!wanted || !answers) return;
+  if (outcome.body().has_size()) return;
   outcome.set_late(true);
-  KeepOutcome(execution, std::move(outcome));
+  outcome.clear_id();
+  DropOutcome(execution);
+  std::string value = outcome.SerializeAsString();
+  CountOutcome(execution, value.size(), /*in_record=*/false);
+  durable_.Put(StoreKey::OfOutcome(execution.call_id), std::move(value));
+  KeepBound();
 }
 
 void Receipts::ReadOutcome(const CallId& id,
@@ -151,14 +189,23 @@ void Receipts::ReadOutcome(const CallId& id,
   const Execution* execution = plane_.executions.Find(id);
   if (execution == nullptr || execution->outcome_bytes == 0) return reply(std::nullopt);
   durable_.Flush();
-  const std::string key = StoreKey::OfOutcome(id);
+  const bool in_record = execution->outcome_in_record;
+  const std::string key = in_record ? StoreKey::OfCall(id) : StoreKey::OfOutcome(id);
   plane_.store.Read(
-      key, key + '0', 1,
-      lifetime_.Wrap([reply = std::move(reply)](
+      key, key + '\0', 1,
+      lifetime_.Wrap([in_record, reply = std::move(reply)](
                          absl::StatusOr<std::vector<StoreRecord>> records) mutable {
+        if (!records.ok() || records->empty()) return reply(std::nullopt);
+        const std::string& value = records->front().value;
+        v1::CallRecord record;
         v1::CallOutcome outcome;
-        if (!records.ok() || records->empty() || !outcome.ParseFromString(records->front().value)) {
+        if (!(in_record ? record.ParseFromString(value) : outcome.ParseFromString(value))) {
           return reply(std::nullopt);
+        }
+        if (in_record) {
+          if (!record.ended().event().has_outcome()) return reply(std::nullopt);
+          outcome = std::move(*record.mutable_ended()->mutable_event()->mutable_outcome());
+          outcome.clear_id();
         }
         reply(std::move(outcome));
       }));
@@ -168,14 +215,21 @@ void Receipts::ReadOutcome(const CallId& id,
 
 void Receipts::Restore(uint64_t block, const v1::ReceiptBlock& receipts) {
   next_block_ = std::max(next_block_, block + 1);
-  for (const v1::Receipt& receipt : receipts.receipts()) RestoreOne(block, receipt);
+  for (const v1::Receipt& receipt : receipts.receipts()) {
+    Execution* record = RestoreOne(receipt);
+    if (record == nullptr) continue;
+    record->receipt_durable = true;
+    const uint64_t former = std::exchange(record->receipt_block, block);
+    ++blocks_[block];
+    if (former != 0) Release(former);
+  }
   if (!blocks_.contains(block)) durable_.Put(StoreKey::OfReceipts(block), "");
 }
 
-void Receipts::RestoreOne(uint64_t block, const v1::Receipt& receipt) {
+Execution* Receipts::RestoreOne(const v1::Receipt& receipt) {
   const v1::Call& call = receipt.call();
   const auto id = CallId::From(call.call_id());
-  if (!id) return;
+  if (!id) return nullptr;
   Execution* record = plane_.executions.Find(*id);
   if (record == nullptr) {
     record = &plane_.executions.Open(*id, plane_.FromUnixMs(receipt.created_unix_ms()));
@@ -208,20 +262,25 @@ void Receipts::RestoreOne(uint64_t block, const v1::Receipt& receipt) {
   ending.backend_job_id = call.backend_job_id();
   ending.from_agent = receipt.agent_outcome();
   plane_.executions.End(*record, ending, plane_.FromUnixMs(receipt.ended_unix_ms()));
-  record = plane_.executions.Find(*id);  // the bound may have cost it at once
-  if (record == nullptr) return;
-  record->receipt_durable = true;
-  const uint64_t former = std::exchange(record->receipt_block, block);
-  ++blocks_[block];
-  if (former != 0) Release(former);
+  return plane_.executions.Find(*id);  // the bound may have cost it at once
+}
+
+void Receipts::RestoreEnded(const CallId& id, const v1::Receipt& receipt, size_t bytes) {
+  Execution* record = plane_.executions.Find(id);
+  if (record == nullptr) {
+    // Killed before its block was written; or the block has gone and a stream held the record.
+    record = RestoreOne(receipt);
+    if (record == nullptr) return;
+    Add(*record, /*erase_call=*/false);
+  }
+  CountOutcome(*record, bytes, /*in_record=*/true);
 }
 
 void Receipts::RestoreOutcome(const CallId& id, size_t bytes) {
   Execution* record = plane_.executions.Find(id);
   if (record == nullptr || !record->over()) return durable_.Put(StoreKey::OfOutcome(id), "");
-  record->outcome_bytes = bytes;
-  outcome_bytes_ += bytes;
-  outcomes_.push_back(id);
+  DropOutcome(*record);  // a late one is kept in place of what its caller was told
+  CountOutcome(*record, bytes, /*in_record=*/false);
 }
 
 }  // namespace callboard::server

@@ -20,6 +20,9 @@ namespace callboard::server {
 // A record of the table as callers see it.
 v1::Call ToProto(const Execution& execution, absl::Time now);
 
+// What is stored of an ended one.
+v1::Receipt ToReceipt(const Execution& execution, const Plane& plane);
+
 // Loop thread, owned by ControlPlane::Impl. A call's end costs a few words here; once in
 // settle_delay all that ended meanwhile become one block in the store. Bounds: receipts live as
 // long as their records (ExecutionTable); of outcomes receipt_outcomes_bytes_max are kept, the
@@ -30,13 +33,14 @@ class Receipts {
   // Runs when the store has the receipt of a record as the record is now.
   void OnDurable(absl::AnyInvocable<void(Execution&)> observer) { observer_ = std::move(observer); }
 
-  // The call has ended, or more is known of its end. `erase_call`: its CallRecord goes with it.
+  // The call has ended, or more is known of its end. `erase_call`: its CallRecord goes with it,
+  // unless its outcome has taken the place.
   void Add(const Execution& execution, bool erase_call);
   // All that was added is put now.
   void Write();
 
-  // Bodies by reference are not kept.
-  void KeepOutcome(Execution& execution, v1::CallOutcome outcome);
+  // In the call's record. Without a body by reference. `in_stream`: a stream puts it there.
+  void KeepOutcome(Execution& execution, const v1::CallOutcome& outcome, bool in_stream);
   // Of a call whose caller has been told something else: kept in place of that if it answers what
   // the caller has been left without.
   void KeepLate(Execution& execution, v1::CallOutcome outcome);
@@ -46,13 +50,22 @@ class Receipts {
 
   // ---- at start ----
   void Restore(uint64_t block, const v1::ReceiptBlock& receipts);
+  // After the blocks. Of a record of so many bytes.
+  void RestoreEnded(const CallId& id, const v1::Receipt& receipt, size_t bytes);
   // After the calls.
   void RestoreOutcome(const CallId& id, size_t bytes);
 
  private:
   void Forget(const Execution& execution);
   void Release(uint64_t block);
-  void RestoreOne(uint64_t block, const v1::Receipt& receipt);
+  // nullptr: the bounds have no room for it.
+  Execution* RestoreOne(const v1::Receipt& receipt);
+  void CountOutcome(Execution& execution, size_t bytes, bool in_record);
+  // The oldest go.
+  void KeepBound();
+  // It is kept no longer.
+  void DropOutcome(Execution& execution);
+  void EraseOutcome(const Execution& execution);
 
   Plane& plane_;
   DurableLog& durable_;

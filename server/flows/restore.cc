@@ -23,7 +23,8 @@ struct StoredStream {
   bool recorded = false;
   v1::StreamRecord record;
   std::deque<StoredRange> ranges;
-  std::map<uint32_t, uint64_t> have_n;  // by attempt of its call
+  std::optional<StoredRange> in_record;  // the last event, if the record of its call is that
+  std::map<uint32_t, uint64_t> have_n;   // by attempt of its call
   std::optional<CallFlow::StoredOutcome> outcome;
 };
 
@@ -94,7 +95,12 @@ class Loaded {
   std::map<std::string, v1::SessionRecord> sessions;
   std::map<std::string, StoredStream> own_streams;  // by session
   std::map<CallId, StoredStream> call_streams;
-  std::map<CallId, v1::CallRecord> calls;
+  std::map<CallId, v1::CallRecord> calls;  // open ones, and those whose body is elsewhere
+  struct Ended {
+    v1::Receipt receipt;
+    size_t bytes = 0;
+  };
+  std::map<CallId, Ended> ended;
   std::map<CallId, std::pair<size_t, CallFlow::StoredOutcome>> outcomes;  // and their size
   std::map<uint64_t, v1::ReceiptBlock> receipts;
   std::map<std::string, v1::StoredSeat> seats;
@@ -121,8 +127,14 @@ class Loaded {
   }
 
   void TakeCall(const CallId& id, const StoreRecord& record) {
-    v1::CallRecord& call = calls[id];
-    if (!call.ParseFromString(record.value) || call.stream() == 0) return;
+    v1::CallRecord call;
+    const bool sound = call.ParseFromString(record.value);
+    if (call.has_ended()) return TakeEnded(id, *call.mutable_ended(), record.value.size());
+    if (sound && call.stream() != 0) TakeStreamOf(id, call);
+    calls[id] = std::move(call);
+  }
+
+  void TakeStreamOf(const CallId& id, const v1::CallRecord& call) {
     StoredStream& stream = call_streams[id];
     stream.session_id = call.request().session_id();
     stream.number = call.stream();
@@ -142,7 +154,25 @@ class Loaded {
     range->bytes += record.value.size();
     uint64_t& have_n = stream.have_n[event.attempt()];
     have_n = std::max(have_n, event.call_n());
-    if (!event.has_outcome()) return;
+    if (event.has_outcome()) TakeLast(stream, event);
+  }
+
+  void TakeEnded(const CallId& id, v1::EndedCall& ended_call, size_t bytes) {
+    Ended& kept = ended[id];
+    kept.receipt = std::move(*ended_call.mutable_receipt());
+    kept.bytes = bytes;
+    v1::EventRecord& event = *ended_call.mutable_event();
+    if (event.session_id().empty()) return;
+    StoredStream& stream = call_streams[id];
+    StoredRange& range = stream.in_record.emplace();
+    range.term = event.outcome().id().term();
+    range.first = range.last = event.outcome().id().n();
+    range.bytes = bytes;
+    range.in_record = true;
+    TakeLast(stream, event);
+  }
+
+  static void TakeLast(StoredStream& stream, v1::EventRecord& event) {
     if (!event.session_id().empty()) {
       stream.session_id = event.session_id();
       stream.number = event.outcome().id().stream();
@@ -186,6 +216,7 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience,
 // Without a call it is a session's own.
 void RestoreStream(StoredStream& stored, const std::optional<CallId>& call, Plane& plane,
                    DurableLog& durable) {
+  if (stored.in_record) stored.ranges.push_back(*stored.in_record);
   Session* session = plane.sessions.Find(stored.session_id);
   if (session != nullptr && call && !stored.recorded && !stored.outcome) {
     // Only the record of a call that has ended meanwhile names it.
@@ -196,6 +227,10 @@ void RestoreStream(StoredStream& stored, const std::optional<CallId>& call, Plan
     if (stored.recorded) durable.Put(StoreKey::OfStream(stored.session_id, call), "");
     const std::string events = StoreKey::EventsOf(stored.session_id, call);
     for (const StoredRange& range : stored.ranges) {
+      if (range.in_record) {
+        durable.ReleaseRecord(*call);
+        continue;
+      }
       for (uint64_t n = range.first; n <= range.last; ++n) {
         durable.Put(StoreKey::OfEvent(events, {range.term, n}), "");
       }
@@ -254,8 +289,14 @@ absl::Status RestoreTables(const RestoredTables& tables) {
   for (const auto& [seat_id, stored] : loaded.seats) seats.Restore(seat_id, stored);
   for (const auto& [seat_id, stored] : loaded.notices) notices.Restore(seat_id, stored);
   for (const auto& [block, stored] : loaded.receipts) receipts.Restore(block, stored);
+  for (const auto& [id, stored] : loaded.ended) {
+    receipts.RestoreEnded(id, stored.receipt, stored.bytes);
+  }
   RestoreSessions(loaded, plane, audience, selections);
   RestoreStreams(loaded, plane, durable);
+  for (const auto& [id, stored] : loaded.ended) {
+    if (!loaded.call_streams.contains(id)) durable.ReleaseRecord(id);
+  }
   RestoreCalls(loaded, flow);
   for (const auto& [id, stored] : loaded.outcomes) receipts.RestoreOutcome(id, stored.first);
   plane.executions.metrics().BeginAnew();

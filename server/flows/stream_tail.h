@@ -15,7 +15,6 @@
 #include "core/runtime/planted_bug.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
-#include "server/flows/store_key.h"
 
 namespace callboard::server {
 
@@ -31,7 +30,7 @@ class StreamTail {
   // The former reader has been ended already.
   void Attach(std::shared_ptr<Stream> stream, StreamPosition after, StreamReader* owner) {
     stream_ = std::move(stream);
-    if (!stream_->session_id.empty()) events_ = StoreKey::EventsOf(*stream_);
+    if (!stream_->session_id.empty()) stored_ = DurableLog::PlaceOf(*stream_);
     stream_->reader = owner;
     cursor_ = consumed_ = after;
     if (core::Planted(core::PlantedBug::kSkippedEvent) && after < stream_->last(term_)) {
@@ -88,7 +87,7 @@ class StreamTail {
       return next.term == from.term ? cursor_.n - from.n : LostOfFormer(from) + cursor_.n;
     }
     // Memory has them no more, and the store has them not.
-    if (!std::exchange(hole_, false) && !events_.empty()) return 0;
+    if (!std::exchange(hole_, false) && stored_) return 0;
     if (cursor_.term < term_) {
       const StreamPosition from = std::exchange(cursor_, {term_, 0});
       return std::max<uint64_t>(LostOfFormer(from), 1);
@@ -131,12 +130,6 @@ class StreamTail {
  private:
   static constexpr size_t kFetch = 32;
 
-  static StreamPosition PositionOf(const StreamItem& item) {
-    return std::visit(
-        [](const auto& event) { return StreamPosition{event.id().term(), event.id().n()}; },
-        item.event);
-  }
-
   // Of the events after `from`, whose term is over, as far as is known.
   uint64_t LostOfFormer(StreamPosition from) const {
     const StreamPosition former = stream_->former_last;
@@ -156,7 +149,7 @@ class StreamTail {
   }
 
   void FetchMissing() {
-    if (behind() || events_.empty()) return;
+    if (behind() || !stored_) return;
     if (cursor_.term < term_ && cursor_ >= stream_->former_last) cursor_ = {term_, 0};
     const StreamPosition to{term_, std::min(readable(), stream_->log.floor())};
     if (!in_memory() && cursor_ < to) Fetch(to);
@@ -164,7 +157,7 @@ class StreamTail {
 
   void Fetch(StreamPosition to) {
     fetching_ = true;
-    flow_.durable().Read(events_, cursor_, to, kFetch,
+    flow_.durable().Read(*stored_, cursor_, to, kFetch,
                          lifetime_.Wrap([this](std::vector<StreamItem> items) {
                            fetching_ = false;
                            if (stream_ == nullptr) return;
@@ -210,8 +203,8 @@ class StreamTail {
   const uint64_t term_;
   std::weak_ptr<char> alive_;
   std::shared_ptr<Stream> stream_;
-  std::string events_;     // their place in the store, if any: a dropped stream no longer knows
-  StreamPosition cursor_;  // handed out up to here
+  std::optional<DurableLog::Place> stored_;  // if it is: a dropped stream no longer knows
+  StreamPosition cursor_;                    // handed out up to here
   StreamPosition consumed_;
   std::deque<StreamItem> fetched_;  // from the store, to be handed out next
   bool fetching_ = false;

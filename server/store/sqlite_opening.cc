@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x43625374;
 
 // Step i leads from schema version i to i + 1. Forward only; a step is never changed once released.
-constexpr std::array<const char*, 2> kMigrations = {
+constexpr std::array<const char*, 3> kMigrations = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE records(key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;"
     "INSERT INTO meta VALUES('term', 0), ('schema_version', 0);",
@@ -29,7 +29,10 @@ constexpr std::array<const char*, 2> kMigrations = {
     "ALTER TABLE records RENAME TO former;"
     "CREATE TABLE records(key BLOB NOT NULL UNIQUE, value BLOB NOT NULL);"
     "INSERT INTO records SELECT key, value FROM former ORDER BY key;"
-    "DROP TABLE former;"};
+    "DROP TABLE former;",
+    // The same tables, but the record of a call may be that of an ended one (store.proto), which a
+    // former build would take for an open call.
+    ""};
 constexpr int64_t kSchemaVersion = kMigrations.size();
 
 // Where SQLite keeps its locks in a file (the "pending byte" and what follows).

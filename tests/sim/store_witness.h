@@ -32,7 +32,13 @@ class StoreWitness {
       v1::CallRecord call;
       v1::ReceiptBlock block;
       if (key->kind == server::StoreKey::Kind::kCall && call.ParseFromString(record.value)) {
-        streams_[*key->call] = StreamName(call.request().session_id(), call.stream());
+        if (!call.has_ended()) {
+          streams_[*key->call] = StreamName(call.request().session_id(), call.stream());
+          return;
+        }
+        const v1::EventRecord& last = call.ended().event();
+        const v1::EventId& id = last.outcome().id();
+        events_.insert(EventName(StreamName(last.session_id(), id.stream()), {id.term(), id.n()}));
       } else if (key->kind == server::StoreKey::Kind::kEvent) {
         events_.insert(EventName(key->call ? streams_[*key->call] : StreamName(key->session_id, 0),
                                  key->position));

@@ -869,17 +869,22 @@ TEST_F(DurableTest, WhatAFormerBuildHasStoredIsFoundUnderItsNewKeys) {
   std::map<std::string, std::string> former;
   for (auto& [name, value] : disk.records) {
     const auto key = StoreKey::Parse(name);
+    v1::EventRecord event;
     if (!key->call) {
       former[name] = value;
-    } else if (key->kind == StoreKey::Kind::kOutcome) {
-      former["outcome/" + key->call->hex()] = value;
+    } else if (key->kind == StoreKey::Kind::kCall) {
+      v1::CallRecord record;
+      ASSERT_TRUE(record.ParseFromString(value));
+      event = record.ended().event();
+      former["outcome/" + key->call->hex()] = event.outcome().SerializeAsString();
     } else if (key->kind == StoreKey::Kind::kEvent) {
-      v1::EventRecord event;
       ASSERT_TRUE(event.ParseFromString(value));
-      event.clear_session_id();
-      former[fmt::format("event/{}/{:016x}/{:016x}.{:016x}", session, 1, key->position.term,
-                         key->position.n)] = event.SerializeAsString();
     }
+    if (!key->call) continue;
+    const v1::EventId& id = event.has_outcome() ? event.outcome().id() : event.stream_event().id();
+    event.clear_session_id();
+    former[fmt::format("event/{}/{:016x}/{:016x}.{:016x}", session, 1, id.term(), id.n())] =
+        event.SerializeAsString();
   }
   v1::StreamRecord stream;
   stream.set_call_id(call.call_id());
@@ -895,6 +900,36 @@ TEST_F(DurableTest, WhatAFormerBuildHasStoredIsFoundUnderItsNewKeys) {
     for (const auto& [name, value] : disk.records) EXPECT_FALSE(StoreKey::Parse(name)->former);
     if (!once_more) Restart();
   }
+}
+
+TEST_F(DurableTest, AnOutcomeThatAFormerBuildHasStoredAmongTheEventsIsFound) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
+  Log(*agent, call, 1, "a");
+  agent->Result(call, 2);
+  loop.RunFor(absl::Seconds(1));
+  const uint64_t term = plane->term();
+  caller->Drop();
+  plane.reset();
+  store.reset();
+  const CallId id = *CallId::From(call.call_id());
+  v1::CallRecord record;
+  ASSERT_TRUE(record.ParseFromString(disk.records.at(StoreKey::OfCall(id))));
+  disk.records.erase(StoreKey::OfCall(id));
+  v1::EventRecord& event = *record.mutable_ended()->mutable_event();
+  disk.records[StoreKey::OfEvent(StoreKey::EventsOf(session, id), {term, 2})] =
+      event.SerializeAsString();
+  event.mutable_outcome()->clear_id();
+  disk.records[StoreKey::OfOutcome(id)] = event.outcome().SerializeAsString();
+  Restart();
+  auto listener = ListenAfter(session, Id(1, term, 0));
+  EXPECT_THAT(listener->params(), ElementsAre(HasSubstr("\"a\"")));
+  EXPECT_EQ(listener->outcome().body().inline_(), R"({"ok":1})");
+  EXPECT_EQ(GetCall(Ref(call.call_id()))->outcome().body().inline_(), R"({"ok":1})");
+  loop.RunFor(absl::Hours(25));
+  for (const auto& [key, value] : disk.records) EXPECT_FALSE(key.starts_with("call/")) << key;
 }
 
 TEST_F(DurableTest, WhatASuspensionHasCostIsToldInALaterTerm) {
@@ -945,9 +980,9 @@ TEST_F(DurableTest, NothingStaysOfASessionThatHasEnded) {
   EXPECT_TRUE(CloseSession(session).ok());
   loop.RunFor(absl::Seconds(3));
   for (const auto& [key, value] : disk.records) {
-    EXPECT_TRUE(key.starts_with("receipts/") || key.ends_with("/outcome") ||
-                key.starts_with("seat/"))
-        << key;
+    EXPECT_TRUE(key.starts_with("receipts/") || key.starts_with("seat/") ||
+                key == StoreKey::OfCall(*CallId::From(call.call_id())))
+        << key << " beside the receipt, and the outcome that belongs to it";
   }
 }
 

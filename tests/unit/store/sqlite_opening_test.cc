@@ -90,7 +90,7 @@ TEST_F(SqliteOpening, AFileOfANewerVersionIsLeftAlone) {
   Execute("UPDATE meta SET value = 7 WHERE name = 'schema_version'");
   EXPECT_EQ(Refusal(),
             fmt::format("cannot open the store {}: a newer callboardd wrote it (schema 7, this one "
-                        "knows 2); start that version, or give this one a --state-dir of its own",
+                        "knows 3); start that version, or give this one a --state-dir of its own",
                         path()));
 }
 
