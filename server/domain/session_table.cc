@@ -63,7 +63,7 @@ Session& SessionTable::Restore(std::string id, const v1::SessionRecord& record, 
   session.own_dropped_through = {record.own_dropped_through().term(),
                                  record.own_dropped_through().n()};
   session.own_dropped = record.own_dropped();
-  session.restored = true;
+  session.owed_look_again = true;
   return session;
 }
 

@@ -48,7 +48,9 @@ struct Session {
   // Numbers of streams below this are taken, also in the store.
   uint64_t reserved_streams = 1;
   absl::Time stored_use;  // last_use as the store has it
-  bool restored = false;  // of a former term; its level-triggered notices are to be issued anew
+  // Is told once, when its backend is there, that all may have changed: it is of a former term, or
+  // was opened while nobody knew what its backend has.
+  bool owed_look_again = false;
 
   static constexpr size_t kPinsMax = 256;
 };

@@ -207,7 +207,7 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience,
   for (const auto& [used, id] : by_use) {
     // It may have been used since the store was told.
     const absl::Time last_use = std::min(now, plane.FromUnixMs(used) + SessionTable::kUseToldEvery);
-    const Session& session = plane.sessions.Restore(*id, loaded.sessions.at(*id), last_use, now);
+    Session& session = plane.sessions.Restore(*id, loaded.sessions.at(*id), last_use, now);
     audience.Add(session);
     selections.Add(session);
   }

@@ -30,11 +30,15 @@ bool WantsLog(std::string_view level, std::string_view raw_params) {
   return !said || core::McpSeverity(*said) >= core::McpSeverity(level);
 }
 
-void SeatAudience::Add(const Session& session) {
+void SeatAudience::Add(Session& session) {
   if (session.seat_id.empty()) return;
+  const SeatRecord* seat = plane_.seats.Find(session.seat_id);
+  const bool unknown = seat != nullptr && seat->presence != Presence::kLinked &&
+                       seat->state.catalogue_digest().empty();
+  session.owed_look_again = session.owed_look_again || unknown;
   Audience& audience = seats_[session.seat_id];
   audience.sessions.insert(session.id);
-  audience.owes = audience.owes || session.restored;
+  audience.owes = audience.owes || session.owed_look_again;
   const bool wishes = !session.log_level.empty() || !session.subscriptions.empty();
   if (wishes && audience.version == 0) audience.version = FirstVersion(plane_.term);
 }
@@ -173,7 +177,7 @@ void SeatAudience::OnSeatChanged(const std::string& seat_id) {
   found->second.owes = false;
   for (const std::string& id : found->second.sessions) {
     Session* session = plane_.sessions.Find(id);
-    if (session != nullptr && std::exchange(session->restored, false)) {
+    if (session != nullptr && std::exchange(session->owed_look_again, false)) {
       TellChanges(seat_id, *session);
     }
   }

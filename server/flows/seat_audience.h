@@ -47,7 +47,7 @@ class SeatAudience final : private NoticeWatchOwner {
   void DrainWatches();
 
   // A session about one seat has been opened or restored; one has ended.
-  void Add(const Session& session);
+  void Add(Session& session);
   void Remove(const std::string& session_id, const std::string& seat_id);
 
   // A request of the session has had a result: what it wishes from now on. True: that is new, and
@@ -73,7 +73,7 @@ class SeatAudience final : private NoticeWatchOwner {
     std::set<std::string> sessions;
     std::set<NoticeWatch*> watches;
     uint64_t version = 0;
-    bool owes = false;  // restored sessions are to be told what may have changed
+    bool owes = false;  // some session is to be told that all may have changed
     std::map<std::string, core::Timer> waiting;  // list_changed by method
   };
 

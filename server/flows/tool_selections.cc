@@ -328,7 +328,7 @@ void ToolSelections::Tell(const Selection& selection) {
     Session* session = plane_.sessions.Find(id);
     if (session == nullptr) continue;
     // Of a former control plane: its client is told even if it listens only after this.
-    const bool restored = std::exchange(session->restored, false);
+    const bool restored = std::exchange(session->owed_look_again, false);
     if (!restored && !session->streams.contains(0)) continue;
     v1::StreamEvent event;
     event.set_method(kListChanged);

@@ -834,6 +834,30 @@ TEST_F(DurableTest, SessionsAreToldOnceMoreThatListsAndResourcesMayHaveChanged) 
               ElementsAre("notifications/tools/list_changed", "notifications/resources/updated"));
 }
 
+// What it has when its agent is back may be something else than what the session would have found.
+TEST_F(DurableTest, ASessionOpenedBeforeItsAgentIsBackIsToldThatListsMayHaveChanged) {
+  {
+    auto agent = Link();
+    loop.RunReady();
+  }
+  loop.RunFor(absl::Milliseconds(100));
+  Restart();
+  const std::string session = OpenSession("seat:" + kSeat);
+  auto get = Listen(session, 0);
+  FakeAgent back(loop, "boot-1", 2);
+  plane->AttachAgent(back.MakeLink(), {"ipv4:127.0.0.1:1", "", ""});
+  std::vector<v1::AgentItem> opening(3);
+  *opening[0].mutable_hello() = back.Hello();
+  *opening[1].mutable_seat_state() = FakeAgent::Seat();
+  opening[1].mutable_seat_state()->set_capabilities(R"({"tools":{"listChanged":true}})");
+  opening[1].mutable_seat_state()->set_catalogue_digest("another list");
+  opening[2].mutable_inventory_done();
+  back.Say(std::move(opening));
+  loop.RunReady();
+  ASSERT_FALSE(get->events.empty());
+  EXPECT_EQ(get->events.back().stream_event().method(), "notifications/tools/list_changed");
+}
+
 TEST_F(DurableTest, SuspensionErasesTheLogsAndKeepsTheId) {
   auto agent = Link();
   const std::string session = OpenSession();
