@@ -36,8 +36,8 @@ struct ClientSurroundings {
   std::function<uint64_t()> plane_generation;
   // When something last stood between this client and the control plane.
   std::function<absl::Time(const std::string& client)> last_disturbance;
-  // It has been told to end, and has not ended yet.
-  std::function<bool()> plane_drains;
+  // It has been told to end with its control plane, and has not ended yet.
+  std::function<bool()> bridge_drains;
   // Raw ids of requests to clients of late, of whatever session.
   std::deque<std::string> asks;
   // Grows with each fault and each restart of what stands between control plane and that seat.

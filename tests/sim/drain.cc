@@ -8,11 +8,18 @@
 
 namespace callboard::sim {
 
+void BridgeProcess::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
+  bridge_.Drain(grace, [this, done = std::move(done)]() mutable {
+    http_.Drain();
+    done();
+  });
+}
+
 void PlaneProcess::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) {
   draining_ = true;
+  if (bridge_ == nullptr) return plane_.Drain(grace, std::move(done));
   const absl::Time over = loop_.Now() + grace;
-  bridge_.Drain(grace, [this, over, done = std::move(done)]() mutable {
-    http_.Drain();
+  bridge_->Drain(grace, [this, over, done = std::move(done)]() mutable {
     plane_.Drain(std::max(absl::ZeroDuration(), over - loop_.Now()), std::move(done));
   });
 }

@@ -156,35 +156,40 @@ void SimWorld::HttpFault() {
   if (kind < 2) {
     trace_.Add(fmt::format("fault: the connections of {} break", client));
     Disturb(client);
-    return http_network_.Break(client);
+    for (const auto& network : http_networks_) network->Break(client);
+    return;
   }
   if (kind == 2) {
     trace_.Add(fmt::format("fault: the connections of {} go half-open", client));
     Disturb(client);
-    return http_network_.HalfOpen(client);
+    for (const auto& network : http_networks_) network->HalfOpen(client);
+    return;
   }
   ++standing_http_faults_;
   if (kind == 3) {
     trace_.Add("fault: HTTP is clogged");
-    http_network_.Clog(true);
+    for (const auto& network : http_networks_) network->Clog(true);
   } else if (kind == 4) {
     trace_.Add("fault: HTTP connections are refused");
-    http_network_.RefuseConnects(true);
+    for (const auto& network : http_networks_) network->RefuseConnects(true);
   } else {
     trace_.Add("fault: HTTP connections hang");
-    http_network_.HangConnects(true);
+    for (const auto& network : http_networks_) network->HangConnects(true);
   }
   HealLater(Span(0.3, 5), [this, kind] {
     trace_.Add("healed: HTTP");
     --standing_http_faults_;
     Disturb("");
-    if (kind == 3) http_network_.Clog(false);
-    if (kind == 4) http_network_.RefuseConnects(false);
-    if (kind == 5) http_network_.HangConnects(false);
+    for (const auto& network : http_networks_) {
+      if (kind == 3) network->Clog(false);
+      if (kind == 4) network->RefuseConnects(false);
+      if (kind == 5) network->HangConnects(false);
+    }
   });
 }
 
 void SimWorld::ProcessFault() {
+  if (!bridges_.empty() && random_.Below(4) == 0) return BridgeFault();
   Machine& machine = AnyMachine();
   const uint64_t kind = random_.Below(13);
   if (kind == 12) {
@@ -249,7 +254,8 @@ void SimWorld::StartPlane() {
   trace_.Add("the control plane starts");
   Disturb("");
   plane_ = std::make_unique<PlaneProcess>(loop_, random_, trace_, settings_, disk_, witness_,
-                                          agent_network_, http_network_);
+                                          agent_network_, bridge_network_,
+                                          bridges_.empty() ? http_networks_[0].get() : nullptr);
 }
 
 void SimWorld::KillPlane() {

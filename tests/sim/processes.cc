@@ -10,31 +10,46 @@
 
 namespace callboard::sim {
 
-PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
-                           const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
-                           AgentNetwork& agents, tests::MemoryNetwork& http)
-    : loop_(loop),
-      agents_(agents),
-      offload_(loop),
-      store_(loop, disk, "sim-cluster"),
-      plane_(loop, random, offload_, store_,
-             {.control_plane_id = "sim-plane",
-              .budgets = settings.budgets,
-              .limits = settings.limits}),
-      client_(MakeCheckedClient(loop, trace, witness, apps::MakeLocalControlPlaneClient(plane_))),
+BridgeProcess::BridgeProcess(core::EventLoop& loop, core::Random& random,
+                             const SimSettings& settings,
+                             std::unique_ptr<bridge::ControlPlaneClient> client,
+                             tests::MemoryNetwork& http)
+    : client_(std::move(client)),
       bridge_(loop, random, *client_, settings.bridge),
       http_(loop, settings.http,
             [this](net::HttpRequest request, std::shared_ptr<net::HttpResponder> responder) {
               bridge_.Handle(std::move(request), std::move(responder));
             }) {
+  http_.Serve(http.Listen());
+}
+
+PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
+                           const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
+                           AgentNetwork& agents, BridgeNetwork& bridges, tests::MemoryNetwork* http)
+    : loop_(loop),
+      agents_(agents),
+      bridges_(bridges),
+      offload_(loop),
+      store_(loop, disk, "sim-cluster"),
+      plane_(loop, random, offload_, store_,
+             {.control_plane_id = "sim-plane",
+              .budgets = settings.budgets,
+              .limits = settings.limits}) {
   agents_.Listen(
       [this, &witness](std::unique_ptr<server::AgentLink> link, server::PeerIdentity peer) {
         plane_.AttachAgent(witness.Watch(std::move(link)), std::move(peer));
       });
-  http_.Serve(http.Listen());
+  bridges_.Serve(&plane_);
+  if (http == nullptr) return;
+  bridge_ = std::make_unique<BridgeProcess>(
+      loop, random, settings,
+      MakeCheckedClient(loop, trace, witness, apps::MakeLocalControlPlaneClient(plane_)), *http);
 }
 
-PlaneProcess::~PlaneProcess() { agents_.StopListening(); }
+PlaneProcess::~PlaneProcess() {
+  agents_.StopListening();
+  bridges_.Serve(nullptr);
+}
 
 // ---- machine ------------------------------------------------------------------------------------
 

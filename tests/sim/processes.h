@@ -18,6 +18,7 @@
 #include "net/http_server.h"
 #include "server/flows/control_plane.h"
 #include "tests/sim/agent_network.h"
+#include "tests/sim/bridge_network.h"
 #include "tests/sim/client_surroundings.h"
 #include "tests/sim/sim_dcc.h"
 #include "tests/sim/sim_settings.h"
@@ -29,12 +30,29 @@
 
 namespace callboard::sim {
 
-// callboardd: control plane, bridge and HTTP server. Everything passed in outlives it.
+// A bridge and its HTTP server: within callboardd, or callboard-bridge. Everything passed in
+// outlives it.
+class BridgeProcess {
+ public:
+  BridgeProcess(core::EventLoop& loop, core::Random& random, const SimSettings& settings,
+                std::unique_ptr<bridge::ControlPlaneClient> client, tests::MemoryNetwork& http);
+
+  // Answers what is under way and takes nothing new.
+  void Drain(absl::Duration grace, absl::AnyInvocable<void()> done);
+
+ private:
+  std::unique_ptr<bridge::ControlPlaneClient> client_;
+  bridge::Bridge bridge_;
+  net::HttpServer http_;
+};
+
+// callboardd: the control plane, and its own bridge where it serves one on `http` (or nullptr).
+// Everything passed in outlives it.
 class PlaneProcess {
  public:
   PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& trace,
                const SimSettings& settings, SimDisk& disk, StoreWitness& witness,
-               AgentNetwork& agents, tests::MemoryNetwork& http);
+               AgentNetwork& agents, BridgeNetwork& bridges, tests::MemoryNetwork* http);
   ~PlaneProcess();
 
   // What SIGTERM asks of callboardd (drain.cc). `done` must not destroy this from inside.
@@ -42,18 +60,16 @@ class PlaneProcess {
   bool draining() const { return draining_; }
 
   server::ControlPlane& plane() { return plane_; }
-  bridge::Bridge& bridge() { return bridge_; }
   SimStore& store() { return store_; }
 
  private:
   core::EventLoop& loop_;
   AgentNetwork& agents_;
+  BridgeNetwork& bridges_;
   core::InlineOffload offload_;
   SimStore store_;
   server::ControlPlane plane_;
-  std::unique_ptr<bridge::ControlPlaneClient> client_;
-  bridge::Bridge bridge_;
-  net::HttpServer http_;
+  std::unique_ptr<BridgeProcess> bridge_;
   bool draining_ = false;
 };
 

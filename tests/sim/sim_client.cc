@@ -130,9 +130,9 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
     case Kind::kListen:
       listen_request_ = 0;
       // Of a session that its client has ended it just ends.
-      if (current && status.ok() && request.sse && world_.plane_drains() && !session_->ended &&
+      if (current && status.ok() && request.sse && world_.bridge_drains() && !session_->ended &&
           !request.told_of_drain) {
-        world_.trace.Violate("a listening stream is told of the end of the control plane", name());
+        world_.trace.Violate("a listening stream is told of the end of its bridge", name());
       }
       if (current) After(Between(50, 3'000), [this] { Listen(); });
       return;

@@ -26,6 +26,26 @@ tests::MemoryNetwork::Options DrawHttpOptions(core::Random& random) {
   return options;
 }
 
+// Each connection goes to another of them, as behind a balancer that knows nothing of sessions.
+class AnyBridge final : public net::Connector {
+ public:
+  AnyBridge(core::Random& random,
+            const std::vector<std::unique_ptr<tests::MemoryNetwork>>& networks,
+            const std::string& client)
+      : random_(random) {
+    for (const auto& network : networks) bridges_.push_back(network->MakeConnector(client));
+  }
+  void Connect(absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<net::ByteStream>>)> callback)
+      override {
+    const size_t one = bridges_.size() == 1 ? 0 : random_.Below(bridges_.size());
+    bridges_[one]->Connect(std::move(callback));
+  }
+
+ private:
+  core::Random& random_;
+  std::vector<std::unique_ptr<net::Connector>> bridges_;
+};
+
 }  // namespace
 
 SimWorld::SimWorld(const WorldOptions& options)
@@ -35,24 +55,33 @@ SimWorld::SimWorld(const WorldOptions& options)
       ledger_(trace_),
       settings_(DrawSettings(random_)),
       agent_network_(loop_, random_, trace_),
-      http_network_(loop_, random_, DrawHttpOptions(random_)),
+      bridge_network_(loop_, random_),
       witness_(loop_, trace_, disk_) {
+  const size_t apart = random_.Below(2) == 0 ? 0 : 1 + random_.Below(3);
+  for (size_t i = 0; i < std::max<size_t>(apart, 1); ++i) {
+    http_networks_.push_back(
+        std::make_unique<tests::MemoryNetwork>(loop_, random_, DrawHttpOptions(random_)));
+  }
+  bridges_.resize(apart);
   StartPlane();
+  for (size_t i = 0; i < apart; ++i) StartBridge(i);
   const size_t machines = 2 + random_.Below(4);
   surroundings_ = std::make_unique<ClientSurroundings>(
       ClientSurroundings{.loop = loop_, .random = random_, .trace = trace_, .ledger = ledger_});
   surroundings_->connect = [this](const std::string& client) {
-    return http_network_.MakeConnector(client);
+    return std::make_unique<AnyBridge>(random_, http_networks_, client);
   };
   surroundings_->plane_generation = [this] { return plane_generation_; };
   surroundings_->last_disturbance = [this](const std::string& client) {
-    const bool serves = plane_ != nullptr && !plane_->draining();
+    const bool serves = plane_ != nullptr && !plane_->draining() && AllBridgesServe();
     if (!serves || standing_http_faults_ > 0) return loop_.Now();
     const auto at = disturbed_.find(client);
     return at == disturbed_.end() ? all_disturbed_ : std::max(all_disturbed_, at->second);
   };
   surroundings_->seat_faults = [this](const std::string& seat) { return FaultsOfSeat(seat); };
-  surroundings_->plane_drains = [this] { return plane_ != nullptr && plane_->draining(); };
+  surroundings_->bridge_drains = [this] {
+    return bridges_.empty() && plane_ != nullptr && plane_->draining();
+  };
   surroundings_->call_budget = settings_.call_budget;
   surroundings_->read_idle = absl::Seconds(16);
 

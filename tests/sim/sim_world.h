@@ -68,6 +68,10 @@ class SimWorld {
   void StartPlane();
   void KillPlane();
   void DrainPlane();
+  // ---- bridges apart from the control plane (bridges.cc) ----
+  void StartBridge(size_t number);
+  void BridgeFault();
+  bool AllBridgesServe() const;
 
   // ---- running ----
   bool RunFor(absl::Duration duration);
@@ -93,11 +97,14 @@ class SimWorld {
   Ledger ledger_;
   SimSettings settings_;
   AgentNetwork agent_network_;
-  tests::MemoryNetwork http_network_;
+  BridgeNetwork bridge_network_;
+  // One a bridge: that of callboardd itself, or those of several that are processes of their own.
+  std::vector<std::unique_ptr<tests::MemoryNetwork>> http_networks_;
   SimDisk disk_;
   StoreWitness witness_;
   std::unique_ptr<PlaneProcess> plane_;
   uint64_t plane_generation_ = 0;
+  std::vector<std::unique_ptr<BridgeProcess>> bridges_;  // apart; nullptr: it is down
   std::vector<std::unique_ptr<Machine>> machines_;
   std::unique_ptr<JobAgent> jobs_;
   std::unique_ptr<ClientSurroundings> surroundings_;
