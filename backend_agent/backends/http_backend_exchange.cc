@@ -41,9 +41,12 @@ HttpBackend::Exchange::~Exchange() {
 }
 
 void HttpBackend::Exchange::Post() {
-  had_session_ = !modern() && !backend_->session_.empty();
-  had_revision_ = !modern() && !backend_->revision_.empty();
-  net::HeaderList headers = modern() ? modern_headers_ : backend_->MessageHeaders();
+  if (!modern()) {
+    session_ = backend_->session_;
+    session_headers_ = backend_->MessageHeaders();
+    had_revision_ = !backend_->revision_.empty();
+  }
+  net::HeaderList headers = modern() ? modern_headers_ : session_headers_;
   headers.emplace_back("Content-Type", "application/json");
   headers.emplace_back("Accept", "application/json, text/event-stream");
   AddTraceHeaders(trace_, &headers);
@@ -54,6 +57,7 @@ void HttpBackend::Exchange::Drop() {
   over_ = true;
   backend_ = nullptr;
   resume_timer_.Cancel();
+  check_.reset();
   http_.reset();
 }
 
@@ -121,10 +125,11 @@ void HttpBackend::Exchange::OnEnd(absl::Status status, bool reached) {
     backend_->Ask();
     return End(std::move(status), reached);
   }
+  reply_ = body_.Take();
+  if (had_revision_ && SessionCheck::MaySaySo(status_, reply_.view())) return CheckSession();
   status = status_ / 100 == 3 ? JudgeRedirect() : Judge();
   if (status.ok() && status_ / 100 == 3) {
     ++redirects_;
-    body_.Take();
     // Later: this is inside the exchange that would go.
     backend_->loop_.Post(lifetime_.Wrap([this] {
       if (!over_) Post();
@@ -136,13 +141,10 @@ void HttpBackend::Exchange::OnEnd(absl::Status status, bool reached) {
 }
 
 absl::Status HttpBackend::Exchange::Judge() {
-  Payload body = body_.Take();
+  Payload body = std::move(reply_);
   std::string_view text = body.view();
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  if (ForgetsSession(text)) {
-    backend_->session_.clear();
-    return absl::NotFoundError("the backend does not know the MCP session any more");
-  }
+  if (status_ == 404 && !session_.empty()) return SessionForgotten();
   if (status_ < 300) {
     if (core::IsObject(text) || core::IsArray(text)) {
       backend_->PostMessage(std::move(body), id_);
@@ -169,12 +171,17 @@ absl::Status HttpBackend::Exchange::Judge() {
                   text.substr(0, kErrorTextMax)));
 }
 
-bool HttpBackend::Exchange::ForgetsSession(std::string_view text) const {
-  if (status_ == 404) return had_session_;
-  // Some servers answer 400 to a session they do not know; what is refused so was not acted upon.
-  return status_ == 400 && had_revision_ && text.size() <= kErrorTextMax &&
-         (text.find("session") != std::string_view::npos ||
-          text.find("Session") != std::string_view::npos);
+absl::Status HttpBackend::Exchange::SessionForgotten() {
+  // Unless there is a newer one already.
+  if (backend_->session_ == session_) backend_->session_.clear();
+  return absl::NotFoundError("the backend does not know the MCP session any more");
+}
+
+void HttpBackend::Exchange::CheckSession() {
+  check_ = std::make_unique<SessionCheck>(
+      backend_->loop_, backend_->client_, backend_->path_, session_headers_,
+      backend_->config_.probe_timeout,
+      [this](bool forgotten) { End(forgotten ? SessionForgotten() : Judge(), true); });
 }
 
 absl::Status HttpBackend::Exchange::JudgeRedirect() {

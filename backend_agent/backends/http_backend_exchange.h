@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "backend_agent/backends/http_backend.h"
+#include "backend_agent/backends/session_check.h"
 #include "backend_agent/backends/sse_message_reader.h"
 #include "backend_agent/spool.h"
 
@@ -37,8 +38,10 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   // What a complete reply that is no event stream means; hands on its message.
   absl::Status Judge();
   absl::Status JudgeRedirect();
-  // The backend has forgotten our session, as far as the answer tells.
-  bool ForgetsSession(std::string_view text) const;
+  absl::Status SessionForgotten();
+  // The reply may be the refusal of a session that is not known, or the error of a tool that has
+  // run: it is judged when the backend has been asked which.
+  void CheckSession();
   void TakeMessage(Payload message);
   bool CanResume() const;
   void ResumeLater(absl::Status status);
@@ -53,7 +56,8 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   std::string text_;  // until an answer begins
   const core::TraceContext trace_;
   const net::HeaderList modern_headers_;  // of a request that belongs to no session; else empty
-  bool had_session_ = false;
+  net::HeaderList session_headers_;       // as they were sent
+  std::string session_;
   bool had_revision_ = false;
   bool sending_ = false;
   bool over_ = false;
@@ -61,6 +65,8 @@ class HttpBackend::Exchange final : public BackendExchange, public net::HttpResp
   std::string location_;
   int redirects_ = 0;
   PayloadBuilder body_;
+  Payload reply_;  // that is no event stream, when it is complete
+  std::unique_ptr<SessionCheck> check_;
   std::optional<SseMessageReader> sse_;
   bool answered_ = false;  // known for streams with event ids only
   bool resuming_ = false;

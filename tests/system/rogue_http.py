@@ -5,7 +5,7 @@ Streamable HTTP with sessions at /mcp, and HTTP+SSE at /sse; prints both URLs. T
 twice (answers two times); wrong_id (answers ids nobody asked for, then the right one); silent
 (never answers, and its stream stays open); mute (not one byte); cut (the connection ends in
 mid-body); cut_stream (the event stream ends in mid-event); no_answer (it ends in order, with
-nothing in it). What is asked at /mcp is printed: "GET", "call TOOL".
+nothing in it); aborts (HTTP 400 with an error that names a session). What is asked at /mcp is printed: "GET", "call TOOL".
 """
 
 import json
@@ -15,7 +15,8 @@ import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-TOOLS = ("fine", "twice", "wrong_id", "silent", "mute", "cut", "cut_stream", "no_answer")
+TOOLS = ("fine", "twice", "wrong_id", "silent", "mute", "cut", "cut_stream", "no_answer",
+         "aborts")
 
 
 def result(number, text):
@@ -126,6 +127,10 @@ class Handler(BaseHTTPRequestHandler):
         print(f"call {name}", flush=True)
         if name == "mute":
             time.sleep(3600)
+        if name == "aborts":
+            error = {"code": -32000, "message": "render session aborted"}
+            body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
+            return self.plain(400, body, Content_Type="application/json")
         if name == "cut":
             body = json.dumps(result(message["id"], "x" * 1000)).encode()
             self.send_response(200)

@@ -38,6 +38,14 @@ def test_fc_06_a_stream_that_ends_without_answer_is_an_error_at_once(stage, rogu
     assert stage.client().call("fine", {"text": "next"}).text == "next"
 
 
+def test_a_tools_error_that_looks_like_a_lost_session_runs_it_once(stage, rogue):
+    stage.start_agent(rogue.output().split()[0])
+    client = stage.client()
+    assert client.call("aborts").error == {"code": -32000, "message": "render session aborted"}
+    assert client.call("fine", {"text": "next"}).text == "next"
+    assert rogue.output().count("call aborts") == 1
+
+
 def test_fc_07_a_backend_without_get_is_usable_and_asked_once(stage, rogue):
     started = time.monotonic()
     stage.start_agent(rogue.output().split()[0])

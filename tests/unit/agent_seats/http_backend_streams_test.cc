@@ -253,15 +253,73 @@ TEST_F(HttpBackendStreamsTest, ASecondAnswerAndAForeignOneAreHandedOnForTheSessi
 
 // ---- sessions ---------------------------------------------------------------------------------
 
-TEST_F(HttpBackendStreamsTest, A400ThatNamesTheSessionMeansItIsForgotten) {
+constexpr char kNoSession[] =
+    R"({"jsonrpc":"2.0","id":9,"error":{"code":-32000,"message":"Bad Request: No valid session ID"}})";
+constexpr char kToolsOwn[] =
+    R"({"jsonrpc":"2.0","id":9,"error":{"code":-32000,"message":"render session aborted"}})";
+
+TEST_F(HttpBackendStreamsTest, A400ThatNamesTheSessionMeansItIsForgottenIfAPingIsRefusedToo) {
   BeginSession();
-  answer = [](Responder to) {
-    to->Respond(
-        400, Json(),
-        R"({"jsonrpc":"2.0","id":9,"error":{"code":-32000,"message":"Bad Request: No valid session ID"}})");
-  };
+  answer = [](Responder to) { to->Respond(400, Json(), kNoSession); };
   exchanges.push_back(Post(9));
   EXPECT_EQ(code, absl::StatusCode::kNotFound);
+  EXPECT_EQ(told.size(), 1u) << "nobody is told of the refusal";
+  EXPECT_NE(requests.back().body.find(R"("method":"ping")"), std::string::npos);
+  EXPECT_EQ(*requests.back().Header("mcp-session-id"), "s1");
+  EXPECT_EQ(*requests.back().Header("mcp-protocol-version"), "2025-11-25");
+}
+
+TEST_F(HttpBackendStreamsTest, AToolsOwnErrorThatNamesASessionIsItsAnswerAndItsCallIsNotSentAgain) {
+  BeginSession();
+  answer = [this](Responder to) {
+    if (requests.back().body.find(R"("method":"ping")") == std::string::npos) {
+      return to->Respond(400, Json(), kToolsOwn);
+    }
+    to->Respond(200, Json(), R"({"jsonrpc":"2.0","id":"session-check","result":{}})");
+  };
+  exchanges.push_back(Post(9));
+  EXPECT_EQ(told, (Told{kToolsOwn, "9 OK"}));
+}
+
+TEST_F(HttpBackendStreamsTest, APingThatStaysWithoutAnAnswerMakesNoSessionAForgottenOne) {
+  BeginSession();
+  answer = [this](Responder to) {
+    open = to;
+    if (requests.back().body.find(R"("method":"ping")") == std::string::npos) {
+      to->Respond(400, {{"Content-Type", "text/plain"}}, "the session is locked");
+    }
+  };
+  exchanges.push_back(Post(9));
+  EXPECT_EQ(told, Told{});
+  loop.RunFor(absl::Seconds(4));
+  EXPECT_EQ(told, Told{"9 the backend answered HTTP 400 Bad Request: the session is locked"});
+  EXPECT_EQ(code, absl::StatusCode::kInternal);
+}
+
+TEST_F(HttpBackendStreamsTest, TwoRefusalsOfOneSessionForgetNoneThatHasBeenOpenedSince) {
+  BeginSession();
+  std::vector<Responder> pings;
+  answer = [&](Responder to) {
+    if (requests.back().body.find(R"("method":"ping")") == std::string::npos) {
+      return to->Respond(400, Json(), kNoSession);
+    }
+    pings.push_back(to);
+  };
+  exchanges.push_back(Post(9));
+  exchanges.push_back(Post(10));
+  ASSERT_EQ(pings.size(), 2u);
+  pings[0]->Respond(400, Json(), kNoSession);
+  loop.RunFor(absl::Milliseconds(10));
+  answer = [](Responder to) {
+    to->Respond(200, {{"Content-Type", "application/json"}, {"Mcp-Session-Id", "s2"}}, "{}");
+  };
+  backend->SetRevision("");
+  exchanges.push_back(Post(11));
+  backend->SetRevision("2025-11-25");
+  pings[1]->Respond(400, Json(), kNoSession);
+  loop.RunFor(absl::Milliseconds(10));
+  exchanges.push_back(Post(12));
+  EXPECT_EQ(*requests.back().Header("mcp-session-id"), "s2");
 }
 
 // ---- redirects --------------------------------------------------------------------------------
