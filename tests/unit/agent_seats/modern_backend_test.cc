@@ -1,31 +1,9 @@
 // Tests of backends that speak 2026-07-28 beside an earlier revision: how that is found out, and
 // what goes to them in which.
-#include "tests/unit/agent_seats/seat_fixture.h"
+#include "tests/unit/agent_seats/modern_backend_fixture.h"
 
 namespace callboard::agent {
 namespace {
-
-class ModernBackend : public SeatFixture {
- protected:
-  void Find(const std::string& discover_result) {
-    backend->asked_for_its_era = true;
-    BringUp();
-    backend->Answer(backend->Last("server/discover").exchange, discover_result);
-    loop.RunReady();
-  }
-  CallSpec ModernTool(const std::string& id) {
-    CallSpec spec = Tool(id);
-    spec.params = Payload(R"({"name":"x","_meta":{"k":1.0}})");
-    spec.modern = true;
-    spec.client_capabilities = R"({"sampling":{}})";
-    spec.client_info = R"({"name":"c"})";
-    spec.log_level = "info";
-    return spec;
-  }
-
-  const std::string kBoth =
-      R"({"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"extensions":{"x":{}}}})";
-};
 
 TEST_F(ModernBackend, IsAskedAfterInitializeAndToldInTheState) {
   Find(kBoth);
@@ -79,118 +57,6 @@ TEST_F(ModernBackend, ThatNeverAnswersIsNotWaitedFor) {
   backend->Answer(backend->Last("server/discover").exchange, kBoth);
   loop.RunReady();
   EXPECT_EQ(seat->State().modern_capabilities(), "");
-}
-
-class ModernOnlyBackend : public ModernBackend {
- protected:
-  void Find(const std::string& discover_result) {
-    backend->asked_for_its_era = true;
-    backend->answers_initialize = false;
-    BringUp();
-    backend->Say(core::MakeErrorResponse(fmt::format("{}", backend->Last("initialize").exchange),
-                                         -32601, "Method not found"));
-    loop.RunReady();
-    backend->Answer(backend->Last("server/discover").exchange, discover_result);
-    loop.RunFor(absl::Milliseconds(1));
-    told.clear();
-  }
-  void SetUp() override {
-    Find(
-        R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"be kind",)"
-        R"("_meta":{"io.modelcontextprotocol/serverInfo":{"name":"new"}}})");
-  }
-  void Reply(const std::string& result) {
-    backend->Answer(LastCall(), result);
-    loop.RunReady();
-  }
-  CallSpec Asking(const std::string& id) {
-    CallSpec spec = Tool(id);
-    spec.client_capabilities = R"({"elicitation":{}})";
-    return spec;
-  }
-
-  const std::string kAsks =
-      R"({"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create",)"
-      R"("params":{"message":"?"}},"b":{"method":"roots/list"}},"requestState":"s\u0031"})";
-};
-
-TEST_F(ModernOnlyBackend, IsSpokenToInItsOwnRevision) {
-  EXPECT_EQ(seat->State().server_info(), R"({"name":"new"})");
-  EXPECT_EQ(seat->State().capabilities(), R"({"tools":{}})");
-  EXPECT_EQ(seat->State().instructions(), "be kind");
-  EXPECT_EQ(backend->Count("notifications/initialized"), 0u);
-  EXPECT_NE(backend->Last("tools/list").text.find("2026-07-28"), std::string::npos);
-  EXPECT_NE(seat->State().catalogue_digest(), "");
-  Submit(Asking("A"));
-  EXPECT_NE(backend->Last("tools/call")
-                .text.find(R"("io.modelcontextprotocol/clientCapabilities":{"elicitation":{}})"),
-            std::string::npos);
-  Reply(R"({"resultType":"complete","content":[1.0],"ttlMs":3})");
-  EXPECT_EQ(End("A").body.view(), R"({"content":[1.0]})");
-  Submit(ModernTool("B"));
-  Reply(R"({"resultType":"complete","content":[]})");
-  EXPECT_EQ(End("B").body.view(), R"({"resultType":"complete","content":[]})");
-}
-
-TEST_F(ModernOnlyBackend, AsksAnOlderClientInMidCall) {
-  Submit(Asking("A"));
-  Reply(kAsks);
-  EXPECT_EQ(told, (Told{"A starting 1", "A ask 1 elicitation/create", "A ask 2 roots/list"}));
-  seat->Answer(2, false, Payload(R"({"roots":[]})"));
-  loop.RunReady();
-  EXPECT_EQ(backend->Count("tools/call"), 1u) << "one answer is missing";
-  seat->Answer(1, false, Payload(R"({"action":"accept"})"));
-  loop.RunReady();
-  EXPECT_EQ(backend->Count("tools/call"), 2u);
-  EXPECT_NE(backend->Last("tools/call")
-                .text.find(R"("inputResponses":{"b":{"roots":[]},"a":{"action":"accept"}},)"
-                           R"("requestState":"s\u0031")"),
-            std::string::npos)
-      << backend->Last("tools/call").text;
-  Reply(R"({"resultType":"complete","content":[]})");
-  EXPECT_EQ(End("A").body.view(), R"({"content":[]})");
-}
-
-TEST_F(ModernOnlyBackend, WhoseClientDeclinesByAnErrorGetsNoFurtherRound) {
-  Submit(Asking("A"));
-  Reply(kAsks);
-  seat->Answer(1, true, Payload(R"({"code":-32000,"message":"gone"})"));
-  loop.RunReady();
-  EXPECT_EQ(End("A").outcome_class, v1::RPC_ERROR);
-  EXPECT_EQ(End("A").body.view(), R"({"code":-32000,"message":"gone"})");
-  EXPECT_EQ(seat->open_asks(), 0u);
-  EXPECT_EQ(backend->Count("tools/call"), 1u);
-}
-
-TEST_F(ModernOnlyBackend, IsFreeAsSoonAsACallBetweenTwoRoundsIsCancelled) {
-  Submit(Asking("A"));
-  Reply(kAsks);
-  seat->Cancel("A", v1::Cancel::CLIENT);
-  loop.RunReady();
-  EXPECT_EQ(End("A").outcome_class, v1::CANCELLED);
-  EXPECT_EQ(seat->open_asks(), 0u);
-  Submit(Asking("B"));
-  EXPECT_EQ(backend->Count("tools/call"), 2u);
-}
-
-TEST_F(ModernOnlyBackend, IsNotAskedForEver) {
-  Submit(Asking("A"));
-  for (uint64_t round = 0; round < 11; ++round) {
-    Reply(R"({"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}})");
-    seat->Answer(round + 1, false, Payload("{}"));
-    loop.RunReady();
-  }
-  EXPECT_EQ(End("A").outcome_class, v1::RPC_ERROR);
-  EXPECT_EQ(backend->Count("tools/call"), 11u);
-}
-
-TEST_F(ModernOnlyBackend, WithAResultThatOlderClientsDoNotHaveGivesAnError) {
-  Submit(Asking("A"));
-  Reply(R"({"resultType":"task","taskId":"t"})");
-  EXPECT_EQ(End("A").outcome_class, v1::RPC_ERROR);
-  Submit(Asking("B"));
-  Reply(R"({"resultType":"input_required"})");
-  EXPECT_EQ(End("B").outcome_class, v1::RPC_ERROR);
 }
 
 // ---- headers that repeat arguments --------------------------------------------------------------
@@ -455,49 +321,6 @@ TEST_F(OldBackendWithUrls, IsHeardByOlderClientsAsItIs) {
   Submit(Tool("A"));
   RequireUrl();
   EXPECT_NE(End("A").body.view().find("-32042"), std::string::npos);
-}
-
-TEST_F(ModernOnlyBackend, AsksOlderClientsToOpenUrlsUnderAName) {
-  const std::string asks =
-      R"({"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create",)"
-      R"("params":{"mode":"url","url":"https://x","message":"m"}}}})";
-  CallSpec able = Asking("A");
-  able.client_capabilities = R"({"elicitation":{"form":{},"url":{}}})";
-  Submit(std::move(able));
-  Reply(asks);
-  EXPECT_NE(asked.find(R"("url":"https://x","message":"m","elicitationId":")"), std::string::npos)
-      << asked;
-  seat->Answer(1, false, Payload(R"({"action":"accept"})"));
-  loop.RunReady();
-  Reply(R"({"resultType":"complete","content":[]})");
-  EXPECT_EQ(End("A").body.view(), R"({"content":[]})");
-  Submit(Asking("B"));
-  Reply(asks);
-  EXPECT_NE(End("B").body.view().find(R"("code":-32042)"), std::string::npos);
-  EXPECT_NE(End("B").body.view().find(R"("elicitations":[{"mode":"url","url":"https://x")"),
-            std::string::npos);
-}
-
-TEST_F(ModernOnlyBackend, IsSparedWhatItHasNoMore) {
-  for (const char* method : {"ping", "logging/setLevel", "resources/subscribe"}) {
-    CallSpec spec = Tool(method);
-    spec.method = method;
-    spec.lane = v1::FREE;
-    Submit(std::move(spec));
-    EXPECT_EQ(End(method).body.view(), "{}") << method;
-    EXPECT_EQ(backend->Count(method), 0u);
-  }
-}
-
-TEST_F(ModernOnlyBackend, IsListenedToForTasks) {
-  v1::Interest interest;
-  interest.add_task_ids("t1");
-  seat->SetInterest(interest);
-  loop.RunReady();
-  const std::string& listened = backend->Last("subscriptions/listen").text;
-  EXPECT_NE(listened.find(R"("taskIds":["t1"])"), std::string::npos) << listened;
-  EXPECT_NE(listened.find(R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})"),
-            std::string::npos);
 }
 
 }  // namespace
