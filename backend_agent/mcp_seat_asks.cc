@@ -21,6 +21,15 @@ bool ConcernsEverybody(std::string_view method) {
   return method.ends_with("/list_changed") || method == "notifications/resources/updated";
 }
 
+// Whoever hears of it from here has a subscription of its own, or none.
+std::string WithoutSubscription(std::string params) {
+  const auto meta = core::FindMember(params, "_meta");
+  if (!meta || !core::FindMember(*meta, core::kMetaSubscriptionId)) return params;
+  const std::string rest = core::RemoveMember(*meta, core::kMetaSubscriptionId);
+  return rest == "{}" ? core::RemoveMember(params, "_meta")
+                      : core::SetMember(params, "_meta", rest);
+}
+
 }  // namespace
 
 McpSession* McpSeat::SessionOf(const Call& call) {
@@ -57,12 +66,11 @@ void McpSeat::OnProgress(const std::string& key, uint64_t request, std::string r
 void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std::string method,
                                    std::string raw_params) {
   const bool is_log = method == "notifications/message";
-  if (key.empty() && listen_.Is(request)) {
-    listen_.OnHeard();
-    if (const auto meta = core::FindMember(raw_params, "_meta")) {
-      raw_params = core::SetMember(raw_params, "_meta",
-                                   core::RemoveMember(*meta, core::kMetaSubscriptionId));
-    }
+  if (key.empty()) {
+    // What a listening carries belongs to no call; also what one that is over still had under way.
+    if (listen_.Hears(request, raw_params)) request = 0;
+    if (method == "notifications/subscriptions/acknowledged") return;
+    raw_params = WithoutSubscription(std::move(raw_params));
   }
   if (method == "notifications/cancelled") return TakeAskBack(key, raw_params);
   const Call* call = nullptr;

@@ -31,10 +31,23 @@ void ModernListen::Listen(McpSession& session, Wish wish) {
 
 void ModernListen::Stop() {
   again_.Cancel();
-  if (session_ != nullptr && request_ != 0) session_->Forget(request_);
+  if (session_ != nullptr && request_ != 0) {
+    // Over a pipe it stays open until the backend is told; else hanging up tells.
+    session_->CancelRequest(request_, "no longer listened to");
+    session_->Forget(request_);
+  }
   request_ = 0;
   session_ = nullptr;
   wish_ = {};
+}
+
+bool ModernListen::Hears(uint64_t request, std::string_view params) {
+  if (request_ == 0) return false;
+  const bool named = request == 0 && core::FindPath(params, {"_meta", core::kMetaSubscriptionId}) ==
+                                         fmt::format("{}", request_);
+  if (request != request_ && !named) return false;
+  backoff_.Reset();
+  return true;
 }
 
 void ModernListen::Ask() {

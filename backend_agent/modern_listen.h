@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "backend_agent/mcp_session.h"
 #include "core/runtime/backoff.h"
@@ -30,13 +31,13 @@ class ModernListen {
     std::set<std::string> task_ids;
     bool operator==(const Wish&) const = default;
   };
-  // From now on. `session` lives until Stop().
+  // From now on. `session` lives until Stop(), which tells the backend where it has to be told.
   void Listen(McpSession& session, Wish wish);
   void Stop();
 
-  // It was heard: the next wait is a short one.
-  void OnHeard() { backoff_.Reset(); }
-  bool Is(uint64_t request) const { return request_ != 0 && request == request_; }
+  // Whether that notification is what it carries: as the exchange tells (`request`), or over one
+  // pipe the params. The next wait is a short one then.
+  bool Hears(uint64_t request, std::string_view params);
 
  private:
   void Ask();

@@ -1,5 +1,9 @@
 // Tests of backends that speak 2026-07-28 alone: what goes to them, how older clients understand
 // them, what they say when they are listened to.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tests/unit/agent_seats/modern_backend_fixture.h"
 
 namespace callboard::agent {
@@ -116,7 +120,86 @@ TEST_F(ModernOnlyBackend, IsSparedWhatItHasNoMore) {
   }
 }
 
-TEST_F(ModernOnlyBackend, IsListenedToForTasks) {
+// ---- listening ----------------------------------------------------------------------------------
+
+class ListenedTo : public ModernOnlyBackend {
+ protected:
+  void SetUp() override {
+    backend->ends_unanswered = false;  // one pipe
+    ModernOnlyBackend::SetUp();
+    told.clear();
+  }
+  void Wish(const std::vector<std::string>& uris) {
+    v1::Interest interest;
+    for (const std::string& uri : uris) interest.add_resource_uris(uri);
+    seat->SetInterest(interest);
+    loop.RunReady();
+  }
+  uint64_t Listening() { return backend->Last("subscriptions/listen").exchange; }
+  void Hear(const std::string& method, const std::string& members, uint64_t subscription,
+            uint64_t exchange = 0) {
+    backend->Say(
+        core::MakeNotification(
+            method, fmt::format(R"({{{}"_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}}})",
+                                members, subscription)),
+        exchange);
+    loop.RunReady();
+  }
+};
+
+TEST_F(ListenedTo, IsToldOverAPipeWhatIsNoLongerListenedTo) {
+  const uint64_t first = Listening();
+  Wish({"a://1"});
+  Wish({"a://1", "a://2"});
+  EXPECT_EQ(backend->Count("subscriptions/listen"), 3u);
+  EXPECT_EQ(backend->Count("notifications/cancelled"), 2u);
+  const auto told_first = std::find_if(
+      backend->sent.begin(), backend->sent.end(),
+      [](const PlayedBackend::Sent& sent) { return sent.method == "notifications/cancelled"; });
+  EXPECT_NE(told_first->text.find(fmt::format(R"("requestId":{},)", first)), std::string::npos)
+      << told_first->text;
+  EXPECT_EQ((told_first + 1)->method, "subscriptions/listen") << "nothing is missed between them";
+  Wish({"a://1", "a://2"});
+  EXPECT_EQ(backend->Count("subscriptions/listen"), 3u) << "the same wish changes nothing";
+}
+
+TEST_F(ListenedTo, IsHungUpOnOverHttp) {
+  backend->ends_unanswered = true;
+  Wish({"a://1"});
+  EXPECT_EQ(backend->Count("subscriptions/listen"), 2u);
+  EXPECT_EQ(backend->Count("notifications/cancelled"), 0u);
+}
+
+TEST_F(ListenedTo, TellsClientsNothingOfTheAgentsOwnSubscription) {
+  Wish({"a://1"});
+  Hear("notifications/subscriptions/acknowledged", R"("notifications":{},)", Listening());
+  EXPECT_EQ(told, Told{});
+  Hear("notifications/resources/updated", R"("uri":"a://1",)", Listening());
+  EXPECT_EQ(told, Told{R"(notice notifications/resources/updated {"uri":"a://1"})"});
+  told.clear();
+  // What was under way when the wish changed.
+  Hear("notifications/resources/updated", R"("uri":"a://1",)", Listening() - 1);
+  EXPECT_EQ(told, Told{R"(notice notifications/resources/updated {"uri":"a://1"})"});
+  told.clear();
+  backend->Say(core::MakeNotification(
+      "notifications/resources/updated",
+      fmt::format(R"({{"uri":"a://1","_meta":{{"io.modelcontextprotocol/subscriptionId":{},)"
+                  R"("k":1.0}}}})",
+                  Listening())));
+  loop.RunReady();
+  EXPECT_EQ(told,
+            Told{R"(notice notifications/resources/updated {"uri":"a://1","_meta":{"k":1.0}})"});
+}
+
+TEST_F(ListenedTo, IsHeardOfItsTasksOverHttpToo) {
+  backend->ends_unanswered = true;
+  Submit(Asking("A"));
+  told.clear();
+  Hear("notifications/tasks", R"("taskId":"t1",)", Listening(), Listening());
+  EXPECT_EQ(told, Told{R"(notice notifications/tasks {"taskId":"t1"})"});
+}
+
+TEST_F(ListenedTo, IsAskedForTasks) {
   v1::Interest interest;
   interest.add_task_ids("t1");
   seat->SetInterest(interest);
