@@ -246,6 +246,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
 
   core::EventLoop& loop_;
   core::Random& random_;
+  Spool& spool_;
   CallObserver& observer_;
   SeatObserver& seats_;
   SeatDescription description_;

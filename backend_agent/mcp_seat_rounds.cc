@@ -1,5 +1,6 @@
 // McpSeat, a client of an earlier revision and a backend that speaks 2026-07-28 alone: results lose
 // what only that one has, and input that is required is asked for in mid-call.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kRoundsMax = 10;
 constexpr size_t kUrlsMax = 16;
+// Of a large result, what is copied at once.
+constexpr size_t kPieceBytes = 1 << 20;
 constexpr std::string_view kElicit = "elicitation/create";
 constexpr std::string_view kUrlKey = "url-";
 
@@ -35,12 +38,52 @@ bool AsksForUrl(std::string_view method, std::string_view params) {
   return method == kElicit && core::FindString(params, "mode") == "url";
 }
 
+// The result without what only 2026-07-28 has, and with an object as its structured content. What
+// the spool has no room for stays as it is: older clients pass over members that they do not know.
+Payload ForEarlierClient(Spool& spool, Payload result) {
+  PayloadBuilder built(spool, result.size() + 64);
+  bool changed = false;
+  absl::Status status = built.Append("{");
+  bool first = true;
+  const absl::Status read = core::ForEachMember(result.view(), [&](const core::JsonMember& member) {
+    if (member.Is("resultType") || member.Is("ttlMs") || member.Is("cacheScope")) {
+      changed = true;
+      return true;
+    }
+    const bool wrapped = member.Is("structuredContent") && !core::IsObject(member.value);
+    changed = changed || wrapped;
+    const std::string key = fmt::format(R"({}"{}":)", first ? "" : ",", member.key);
+    first = false;
+    const std::string_view begin = wrapped ? R"({"result":)" : "";
+    const std::string_view end = wrapped ? "}" : "";
+    for (std::string_view text : {std::string_view(key), begin, member.value, end}) {
+      for (; status.ok() && !text.empty(); text.remove_prefix(std::min(text.size(), kPieceBytes))) {
+        status = built.Append(text.substr(0, kPieceBytes));
+      }
+    }
+    return status.ok();
+  });
+  if (status.ok()) status = built.Append("}");
+  if (!changed || !read.ok() || !status.ok()) return result;
+  return built.Take();
+}
+
 }  // namespace
 
 bool McpSeat::Translate(Call& call, McpReply& reply) {
   // A caller that has been told its end asks nobody.
-  if (reply.kind != McpReply::Kind::kResult || call.told) return true;
+  if (call.told) return true;
   const std::string_view result = reply.body.view();
+  if (reply.kind != McpReply::Kind::kResult) {
+    const bool missing = call.spec.method == "resources/read" &&
+                         core::FindInteger(result, "code") == core::kInvalidParams &&
+                         core::FindPath(result, {"data", "uri"}).has_value();
+    if (missing) {
+      reply.body =
+          Payload(core::SetMember(result, "code", std::to_string(core::kResourceNotFound)));
+    }
+    return true;
+  }
   const auto type = core::FindString(result, "resultType");
   if (type == "input_required") {
     if (call.round.number >= kRoundsMax) {
@@ -68,11 +111,7 @@ bool McpSeat::Translate(Call& call, McpReply& reply) {
                            *type));
     return true;
   }
-  // A large body is left as it is: older clients pass over members that they do not know.
-  if (!type || result.size() > kInlineBodyMax) return true;
-  std::string text = core::RemoveMember(result, "resultType");
-  for (const char* member : {"ttlMs", "cacheScope"}) text = core::RemoveMember(text, member);
-  reply.body = Payload(std::move(text));
+  reply.body = ForEarlierClient(spool_, std::move(reply.body));
   return true;
 }
 

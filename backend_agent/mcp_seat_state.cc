@@ -22,6 +22,7 @@ McpSeat::McpSeat(core::EventLoop& loop, core::Random& random, Spool& spool, Call
                  IncarnationProvider next_incarnation, SeatLimits limits)
     : loop_(loop),
       random_(random),
+      spool_(spool),
       observer_(calls),
       seats_(seats),
       description_(std::move(description)),

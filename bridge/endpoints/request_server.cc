@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "bridge/earlier_tools.h"
 #include "bridge/facade/tools.h"
 
 namespace callboard::bridge {
@@ -101,7 +102,10 @@ void RequestServer::ListTools(RequestExchange& exchange, const v1::Target& targe
 }
 
 void RequestServer::AnswerToolList(RequestExchange& exchange, const std::string& list) {
-  exchange.Answer(core::MakeResult(exchange.spec().raw_id, fmt::format(R"({{"tools":{}}})", list)));
+  std::optional<std::string> earlier;
+  if (!exchange.spec().modern) earlier = ForEarlierClient(list);
+  exchange.Answer(core::MakeResult(exchange.spec().raw_id,
+                                   fmt::format(R"({{"tools":{}}})", earlier ? *earlier : list)));
 }
 
 }  // namespace callboard::bridge

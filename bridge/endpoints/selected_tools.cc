@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "bridge/earlier_tools.h"
 #include "core/mcp/tool_selection.h"
 
 namespace callboard::bridge {
@@ -93,7 +94,11 @@ void SelectedTools::List(RequestExchange& exchange, const std::string& tools,
 void SelectedTools::AnswerPage(RequestExchange& exchange, const ToolPages& pages,
                                std::string_view cursor, uint32_t left_out) const {
   const ToolPages::Page page = pages.After(cursor);
-  std::string result = fmt::format(R"({{"tools":[{}])", page.tools);
+  std::string tools = fmt::format("[{}]", page.tools);
+  if (!exchange.spec().modern) {
+    if (auto earlier = ForEarlierClient(tools)) tools = *std::move(earlier);
+  }
+  std::string result = fmt::format(R"({{"tools":{})", tools);
   if (!page.next_cursor.empty()) {
     fmt::format_to(std::back_inserter(result), R"(,"nextCursor":"{}")", page.next_cursor);
   }

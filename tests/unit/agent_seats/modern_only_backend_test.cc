@@ -27,6 +27,53 @@ TEST_F(ModernOnlyBackend, IsSpokenToInItsOwnRevision) {
   EXPECT_EQ(End("B").body.view(), R"({"resultType":"complete","content":[]})");
 }
 
+TEST_F(ModernOnlyBackend, SaysOfMissingResourcesWhatOlderClientsKnow) {
+  const auto read = [&](const std::string& id, bool modern, const std::string& error) {
+    CallSpec spec = Tool(id);
+    spec.method = "resources/read";
+    spec.params = Payload(R"({"uri":"a://b"})");
+    spec.modern = modern;
+    Submit(std::move(spec));
+    backend->Say(core::MakeRawErrorResponse(
+        fmt::format("{}", backend->Last("resources/read").exchange), error));
+    loop.RunReady();
+    return std::string(End(id).body.view());
+  };
+  const std::string missing = R"({"code":-32602,"message":"none","data":{"uri":"a://b","k":1.0}})";
+  EXPECT_EQ(read("A", false, missing),
+            R"({"code":-32002,"message":"none","data":{"uri":"a://b","k":1.0}})");
+  EXPECT_EQ(read("B", true, missing), missing);
+  const std::string wrong = R"({"code":-32602,"message":"no such argument"})";
+  EXPECT_EQ(read("C", false, wrong), wrong);
+}
+
+TEST_F(ModernOnlyBackend, GivesOlderClientsObjectsAsStructuredContent) {
+  Submit(Asking("A"));
+  Reply(R"({"resultType":"complete","content":[],"structuredContent":[1.0,{"a":2}],"x":3})");
+  EXPECT_EQ(End("A").body.view(),
+            R"({"content":[],"structuredContent":{"result":[1.0,{"a":2}]},"x":3})");
+  Submit(Asking("B"));
+  Reply(R"({"content":[],"structuredContent":null})");
+  EXPECT_EQ(End("B").body.view(), R"({"content":[],"structuredContent":{"result":null}})");
+  Submit(Asking("C"));
+  const std::string object = R"({"structuredContent":{"a":1.0},"content":[]})";
+  Reply(object);
+  EXPECT_EQ(End("C").body.view(), object);
+  Submit(ModernTool("D"));
+  const std::string array = R"({"resultType":"complete","structuredContent":[1.0]})";
+  Reply(array);
+  EXPECT_EQ(End("D").body.view(), array);
+}
+
+TEST_F(ModernOnlyBackend, SparesOlderClientsWhatIsNotTheirsInLargeResultsToo) {
+  const std::string text(200'000, 'x');
+  Submit(Asking("A"));
+  Reply(fmt::format(R"({{"ttlMs":0,"content":["{}"],"cacheScope":"private","a\u0062":1.0,)"
+                    R"("resultType":"complete"}})",
+                    text));
+  EXPECT_EQ(End("A").body.view(), fmt::format(R"({{"content":["{}"],"a\u0062":1.0}})", text));
+}
+
 TEST_F(ModernOnlyBackend, AsksAnOlderClientInMidCall) {
   Submit(Asking("A"));
   Reply(kAsks);

@@ -405,6 +405,21 @@ TEST_F(Modern, ListeningToTasksNeedsTheExtension) {
       << answer->body;
 }
 
+TEST_F(Modern, OutputSchemasOfNoObjectAreForItsClientsOnly) {
+  const std::string list = R"([{"name":"a","outputSchema":{"type":"array"},"x":1.0},)"
+                           R"({"name":"b","outputSchema":{"type":"object","x":1.0}},{"name":"c"}])";
+  const std::string earlier =
+      R"([{"name":"a","x":1.0},{"name":"b","outputSchema":{"type":"object","x":1.0}},{"name":"c"}])";
+  plane_.tool_list = list;
+  const std::string ask = R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})";
+  for (const char* url : {"/mcp/maya-1", "/mcp?tools=maya"}) {
+    const Answer modern = Ask("tools/list", Params(), {}, url);
+    EXPECT_NE(modern->body.find(R"("tools":)" + list), std::string::npos) << modern->body;
+    const Answer old = PostIn(Open("2025-11-25", url), ask, url);
+    EXPECT_EQ(old->body, R"({"jsonrpc":"2.0","id":1,"result":{"tools":)" + earlier + "}}");
+  }
+}
+
 // ---- selected tools ----
 
 class ModernTools : public Modern {
