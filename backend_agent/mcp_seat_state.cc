@@ -13,7 +13,8 @@ namespace callboard::agent {
 namespace {
 
 constexpr std::string_view kAllCapabilities =
-    R"({"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}})";
+    R"({"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},)"
+    R"("elicitation":{"form":{},"url":{}}})";
 
 }  // namespace
 

@@ -325,20 +325,26 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
 void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
   if (call.request.has_client()) return TakeAskOfParked(call, n, ask, std::move(params));
   const Session* session = plane_.sessions.Find(call.request.session_id());
-  if (session != nullptr && !MayBeAsked(*session, ask.method())) {
+  const auto refuse = [&](int code, std::string_view why) {
     AckLater(call);
-    return AnswerAsk(
-        call, n, "",
-        core::MakeErrorObject(core::kMethodNotFound,
-                              fmt::format("the client does not offer '{}'", ask.method())));
+    AnswerAsk(call, n, "", core::MakeErrorObject(code, why));
+  };
+  if (session != nullptr && !MayBeAsked(*session, ask.method())) {
+    return refuse(core::kMethodNotFound,
+                  fmt::format("the client does not offer '{}'", ask.method()));
+  }
+  if (session != nullptr) {
+    const std::string_view lacks = LackingCapability(session->capabilities, ask.method(), params);
+    if (!lacks.empty()) {
+      return refuse(core::kInvalidParams, fmt::format("the client does not offer '{}'", lacks));
+    }
+    params =
+        ParamsForClient(session->revision, session->capabilities, ask.method(), std::move(params));
   }
   if (call.ended || session == nullptr || call.asks.size() >= kAsksMax || !OpenStream(call) ||
       (call.stream->reader == nullptr && Now() >= AwaitedUntil(call))) {
-    AckLater(call);
-    return AnswerAsk(
-        call, n, "",
-        core::MakeErrorObject(core::kServerError,
-                              fmt::format("the client cannot be asked ({}) now", ask.method())));
+    return refuse(core::kServerError,
+                  fmt::format("the client cannot be asked ({}) now", ask.method()));
   }
   call.asks.insert(n);
   v1::AskEvent event;

@@ -11,6 +11,10 @@ namespace {
 
 // Revisions from this one on have no sessions and are asked in another way.
 constexpr std::string_view kFirstWithoutAsks = "2026-07-28";
+// From this one on clients say whether they include context.
+constexpr std::string_view kFirstWithContext = "2025-11-25";
+constexpr std::string_view kElicit = "elicitation/create";
+constexpr std::string_view kSample = "sampling/createMessage";
 
 constexpr std::array<std::string_view, 3> kAskable = {"sampling", "elicitation", "roots"};
 
@@ -50,6 +54,33 @@ bool MayBeAsked(const v1::ClientContext& client) {
   return std::any_of(kAskable.begin(), kAskable.end(), [&](std::string_view capability) {
     return core::FindMember(client.capabilities(), capability).has_value();
   });
+}
+
+std::string_view LackingCapability(std::string_view capabilities, std::string_view method,
+                                   std::string_view params) {
+  if (method == kElicit) {
+    const bool urls = core::FindPath(capabilities, {"elicitation", "url"}).has_value();
+    if (core::FindString(params, "mode") == "url") return urls ? "" : "elicitation.url";
+    // Without a word of either it offers forms.
+    const bool forms = !urls || core::FindPath(capabilities, {"elicitation", "form"}).has_value();
+    return forms ? "" : "elicitation.form";
+  }
+  if (method == kSample) {
+    const bool wants_tools =
+        core::FindMember(params, "tools") || core::FindMember(params, "toolChoice");
+    const bool tools = core::FindPath(capabilities, {"sampling", "tools"}).has_value();
+    return wants_tools && !tools ? "sampling.tools" : "";
+  }
+  return "";
+}
+
+std::string ParamsForClient(std::string_view revision, std::string_view capabilities,
+                            std::string_view method, std::string params) {
+  if (method != kSample || revision < kFirstWithContext ||
+      core::FindPath(capabilities, {"sampling", "context"})) {
+    return params;
+  }
+  return core::RemoveMember(params, "includeContext");
 }
 
 }  // namespace callboard::server

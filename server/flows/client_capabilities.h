@@ -1,6 +1,7 @@
 // What a client has said, in initialize or with its request, that backends may ask it.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "callboard/v1/types.pb.h"
@@ -17,5 +18,16 @@ bool MayBeAsked(const Session& session);
 // of anything else nothing at all.
 bool MayBeAsked(const v1::ClientContext& client, std::string_view method);
 bool MayBeAsked(const v1::ClientContext& client);
+
+// What a client of those capabilities (raw JSON), which may be asked by that method, would have to
+// declare besides for that request: "elicitation.form", "elicitation.url", "sampling.tools"; ""
+// if nothing.
+std::string_view LackingCapability(std::string_view capabilities, std::string_view method,
+                                   std::string_view params);
+// Params as the client knows them. One that does not declare sampling.context is not asked to
+// include any: what it does not have it would pass over, and its revision has told backends not to
+// ask.
+std::string ParamsForClient(std::string_view revision, std::string_view capabilities,
+                            std::string_view method, std::string params);
 
 }  // namespace callboard::server

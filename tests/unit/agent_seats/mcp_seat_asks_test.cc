@@ -88,7 +88,12 @@ TEST_F(McpSeatAsks, OneMoreThanTheBoundIsAnsweredWithAnError) {
 
 TEST_F(McpSeatAsks, SharedSessionOffersAllThatSomeClientMayOffer) {
   BringUp();
-  EXPECT_NE(backend->Last("initialize").text.find(R"("sampling":{})"), std::string::npos);
+  EXPECT_NE(backend->Last("initialize")
+                .text.find(R"("capabilities":{"roots":{"listChanged":true},)"
+                           R"("sampling":{"context":{},"tools":{}},)"
+                           R"("elicitation":{"form":{},"url":{}}})"),
+            std::string::npos)
+      << backend->Last("initialize").text;
 }
 
 TEST_F(McpSeatAsks, ClientWithCapabilitiesHasASessionOfItsOwnWhereTheBackendHasSessions) {

@@ -175,10 +175,11 @@ v1::Dispatch FakeAgent::UnknownCall() {
   return unknown;
 }
 
-void FakeAgent::Ask(const v1::Dispatch& call, uint64_t n) {
+void FakeAgent::Ask(const v1::Dispatch& call, uint64_t n, const std::string& method,
+                    const std::string& params) {
   v1::AgentItem ask = Event(call, n);
-  ask.mutable_call_event()->mutable_ask()->set_method("elicitation/create");
-  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_("{}");
+  ask.mutable_call_event()->mutable_ask()->set_method(method);
+  ask.mutable_call_event()->mutable_ask()->mutable_params()->set_inline_(params);
   Say(std::move(ask));
 }
 

@@ -48,7 +48,8 @@ class FakeAgent {
   void Queued(const v1::Dispatch& call, uint64_t n, uint32_t ahead);
   void Started(const v1::Dispatch& call, uint64_t n = 1, uint64_t incarnation = 1);
   void Progress(const v1::Dispatch& call, uint64_t n, const std::string& params);
-  void Ask(const v1::Dispatch& call, uint64_t n);                     // elicitation/create
+  void Ask(const v1::Dispatch& call, uint64_t n, const std::string& method = "elicitation/create",
+           const std::string& params = "{}");
   void Notice(const std::string& method, const std::string& params);  // of its seat
   void Result(const v1::Dispatch& call, uint64_t n, const std::string& body = R"({"ok":1})");
   void Finish(const v1::Dispatch& call, uint64_t n, v1::OutcomeClass outcome, v1::Reason reason,

@@ -1,6 +1,7 @@
 // Tests of calls that ask a client without a session: parked, and resumed by the request that
 // brings the answers.
 #include "core/mcp/json.h"
+#include "fmt/format.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -294,6 +295,26 @@ TEST_F(Parked, OnlyWhatTheClientDeclaredIsAsked) {
   ASSERT_TRUE(answer);
   EXPECT_NE(answer->answer().error().inline_().find("does not offer 'elicitation/create'"),
             std::string::npos);
+  EXPECT_TRUE(caller->outcomes().empty());
+}
+
+TEST_F(Parked, UrlsAndToolsAreAskedOfThoseWhoDeclareThem) {
+  auto agent = Link();
+  v1::InvokeRequest request = ModernCall();
+  request.mutable_client()->set_capabilities(R"({"elicitation":{},"sampling":{}})");
+  auto caller = Invoke(request);
+  const v1::Dispatch dispatch = agent->TakeDispatch();
+  agent->Started(dispatch);
+  agent->Ask(dispatch, 2, "elicitation/create", R"({"mode":"url","url":"https://x"})");
+  agent->Ask(dispatch, 3, "sampling/createMessage", R"({"tools":[]})");
+  loop.RunReady();
+  for (const char* lacks : {"elicitation.url", "sampling.tools"}) {
+    const auto answer = agent->Take(v1::ServerItem::kAnswer);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(
+        answer->answer().error().inline_(),
+        fmt::format(R"({{"code":-32602,"message":"the client does not offer '{}'"}})", lacks));
+  }
   EXPECT_TRUE(caller->outcomes().empty());
 }
 

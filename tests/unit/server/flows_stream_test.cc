@@ -1,4 +1,8 @@
 // Streams of calls: when they open, what they carry, how they are resumed, back-pressure.
+#include <array>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "tests/unit/server/flows_fixture.h"
 
@@ -315,6 +319,49 @@ TEST_F(FlowsTest, ClientThatCannotBeAskedIsNotAsked) {
   EXPECT_NE(answer->answer().error().inline_().find("does not offer 'elicitation/create'"),
             std::string::npos);
   for (const v1::InvokeEvent& event : caller->events) EXPECT_FALSE(event.has_ask());
+}
+
+TEST_F(FlowsTest, ClientIsNotAskedForWhatItDoesNotOfferOfACapability) {
+  auto agent = Link();
+  const std::vector<std::array<std::string, 4>> cases = {
+      {R"({"elicitation":{}})", "elicitation/create", R"({"mode":"url"})", "elicitation.url"},
+      {R"({"elicitation":{"form":{}}})", "elicitation/create", R"({"mode":"url"})",
+       "elicitation.url"},
+      {R"({"elicitation":{"url":{}}})", "elicitation/create", R"({"mode":"form"})",
+       "elicitation.form"},
+      {R"({"elicitation":{"url":{}}})", "elicitation/create", "{}", "elicitation.form"},
+      {R"({"sampling":{}})", "sampling/createMessage", R"({"tools":[]})", "sampling.tools"},
+      {R"({"sampling":{"context":{}}})", "sampling/createMessage", R"({"toolChoice":{}})",
+       "sampling.tools"},
+      {R"({"elicitation":{}})", "elicitation/create", R"({"mode":"form"})", ""},
+      {R"({"elicitation":{"form":{},"url":{}}})", "elicitation/create", R"({"mode":"url"})", ""},
+      {R"({"sampling":{"tools":{}}})", "sampling/createMessage", R"({"tools":[]})", ""},
+      {R"({"roots":{}})", "roots/list", "", ""}};
+  for (const auto& [capabilities, method, params, lacks] : cases) {
+    auto caller = Invoke(Call(OpenSession("facade", capabilities)));
+    const v1::Dispatch call = agent->TakeDispatch();
+    agent->Ask(call, 1, method, params);
+    loop.RunReady();
+    const auto answer = agent->Take(v1::ServerItem::kAnswer);
+    EXPECT_EQ(answer.has_value(), !lacks.empty()) << capabilities << params;
+    EXPECT_EQ(!caller->events.empty() && caller->events.back().has_ask(), lacks.empty());
+    if (!answer) continue;
+    EXPECT_EQ(answer->answer().error().inline_(),
+              R"({"code":-32602,"message":"the client does not offer ')" + lacks + R"('"})");
+  }
+}
+
+TEST_F(FlowsTest, ClientThatDoesNotIncludeContextIsAskedWithoutThatWish) {
+  auto agent = Link();
+  const std::string params = R"({"includeContext":"thisServer","maxTokens":5.0})";
+  const auto asked = [&](const std::string& capabilities) {
+    auto caller = Invoke(Call(OpenSession("facade", capabilities)));
+    agent->Ask(agent->TakeDispatch(), 1, "sampling/createMessage", params);
+    loop.RunReady();
+    return caller->events.back().ask().params();
+  };
+  EXPECT_EQ(asked(R"({"sampling":{}})"), R"({"maxTokens":5.0})");
+  EXPECT_EQ(asked(R"({"sampling":{"context":{}}})"), params);
 }
 
 TEST_F(FlowsTest, OnlyAClientThatCanBeAskedHasASessionOfItsOwnAtTheBackend) {
