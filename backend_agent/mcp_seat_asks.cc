@@ -171,21 +171,21 @@ void McpSeat::SetInterest(const v1::Interest& interest) {
 void McpSeat::ApplyInterest() {
   if (session_ == nullptr || !session_->ready() || session_->modern_only()) return;
   const std::string& capabilities = session_->server().capabilities;
-  // `on_reply` learns whether the backend has answered.
+  // `on_reply` learns how the backend has answered; if not at all, it is asked again.
+  using Kind = McpReply::Kind;
   auto ask = [this](std::string method, std::string_view key, const std::string& value,
-                    absl::AnyInvocable<void(bool answered)> on_reply) {
+                    absl::AnyInvocable<void(Kind)> on_reply) {
     session_->Request(std::move(method), Payload(core::JsonObject().String(key, value).Take()),
                       false, [this, on_reply = std::move(on_reply)](const McpReply& reply) mutable {
-                        const bool answered = reply.kind != McpReply::Kind::kFailed;
-                        if (!answered) ApplyInterestLater();
-                        on_reply(answered);
+                        if (reply.kind == Kind::kFailed) ApplyInterestLater();
+                        on_reply(reply.kind);
                       });
   };
   if (const std::string level = WantedLevel();
       !level.empty() && level != level_set_ && core::FindMember(capabilities, "logging")) {
     level_set_ = level;
-    ask("logging/setLevel", "level", level_set_, [this](bool answered) {
-      if (!answered) {
+    ask("logging/setLevel", "level", level_set_, [this](Kind kind) {
+      if (kind == Kind::kFailed) {
         level_set_.clear();
       } else {
         level_raised_ = IsRaised(level_set_);
@@ -194,10 +194,12 @@ void McpSeat::ApplyInterest() {
   }
   const std::set<std::string> wanted(interest_.resource_uris().begin(),
                                      interest_.resource_uris().end());
+  const bool may_subscribe = core::FindPath(capabilities, {"resources", "subscribe"}) == "true";
   for (const std::string& uri : wanted) {
-    if (!subscribed_.insert(uri).second) continue;
-    ask("resources/subscribe", "uri", uri, [this, uri](bool answered) {
-      if (!answered) {
+    if (!may_subscribe || !subscribed_.insert(uri).second) continue;
+    ask("resources/subscribe", "uri", uri, [this, uri](Kind kind) {
+      if (kind != Kind::kResult) {
+        // One that is refused is asked for again when the wish or the session is another.
         subscribed_.erase(uri);
         return;
       }
@@ -213,8 +215,8 @@ void McpSeat::ApplyInterest() {
       ++it;
       continue;
     }
-    ask("resources/unsubscribe", "uri", *it, [this, uri = *it](bool answered) {
-      if (!answered) subscribed_.insert(uri);
+    ask("resources/unsubscribe", "uri", *it, [this, uri = *it](Kind kind) {
+      if (kind == Kind::kFailed) subscribed_.insert(uri);
     });
     it = subscribed_.erase(it);
   }

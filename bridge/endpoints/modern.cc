@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,11 @@ namespace {
 using core::JsonRpcMessage;
 
 constexpr int kListedMax = 256;
+// The members of a filter.
+constexpr std::string_view kTools = "toolsListChanged";
+constexpr std::string_view kPrompts = "promptsListChanged";
+constexpr std::string_view kResources = "resourcesListChanged";
+constexpr std::string_view kUris = "resourceSubscriptions";
 constexpr std::string_view kTaskIds = "taskIds";
 
 // Requests of earlier revisions that this one has no more: never passed on.
@@ -43,17 +49,14 @@ SessionInfo NoSessionOf(const Visit& visit) {
   return info;
 }
 
-// The texts of the array `member`, and its raw JSON as far as they are taken; InvalidArgument: it
-// is there and no array.
-absl::Status ReadTexts(std::string_view filter, std::string_view member, std::string* raw,
+// The texts of the array `member`; InvalidArgument: it is there and no array.
+absl::Status ReadTexts(std::string_view filter, std::string_view member,
                        google::protobuf::RepeatedPtrField<std::string>* texts) {
   const auto listed = core::FindMember(filter, member);
   if (!listed) return absl::OkStatus();
   absl::Status read = core::ForEachElement(*listed, [&](std::string_view element) {
     auto text = core::DecodeString(element);
-    if (!text || texts->size() >= kListedMax) return true;
-    *texts->Add() = *std::move(text);
-    raw->append(raw->empty() ? "" : ",").append(element);
+    if (text && texts->size() < kListedMax) *texts->Add() = *std::move(text);
     return true;
   });
   if (read.ok()) return read;
@@ -61,31 +64,56 @@ absl::Status ReadTexts(std::string_view filter, std::string_view member, std::st
                          fmt::format("params.notifications.{} must be an array of texts", member));
 }
 
-// InvalidArgument: no filter. What is honoured goes to `honoured`, as the client is told it.
-absl::Status ReadWish(std::string_view params, v1::NoticeWish* wish, std::string* honoured) {
+// InvalidArgument: no filter.
+absl::Status ReadWish(std::string_view params, v1::NoticeWish* wish) {
   const auto filter = core::FindMember(params, "notifications");
   if (!filter || !core::IsObject(*filter)) {
     return absl::InvalidArgumentError(
         "subscriptions/listen needs params.notifications, an object: what to tell of");
   }
-  core::JsonObject told;
   const auto flag = [&](std::string_view name) {
-    if (!core::FindBool(*filter, name).value_or(false)) return false;
-    told.Bool(name, true);
-    return true;
+    return core::FindBool(*filter, name).value_or(false);
   };
-  wish->set_tools_list_changed(flag("toolsListChanged"));
-  wish->set_prompts_list_changed(flag("promptsListChanged"));
-  wish->set_resources_list_changed(flag("resourcesListChanged"));
-  constexpr std::string_view kUris = "resourceSubscriptions";
-  std::string uris;
-  CALLBOARD_RETURN_IF_ERROR(ReadTexts(*filter, kUris, &uris, wish->mutable_resource_uris()));
-  if (!uris.empty()) told.Raw(kUris, fmt::format("[{}]", uris));
-  std::string tasks;
-  CALLBOARD_RETURN_IF_ERROR(ReadTexts(*filter, kTaskIds, &tasks, wish->mutable_task_ids()));
-  if (!tasks.empty()) told.Raw(kTaskIds, fmt::format("[{}]", tasks));
-  *honoured = told.Take();
-  return absl::OkStatus();
+  wish->set_tools_list_changed(flag(kTools));
+  wish->set_prompts_list_changed(flag(kPrompts));
+  wish->set_resources_list_changed(flag(kResources));
+  CALLBOARD_RETURN_IF_ERROR(ReadTexts(*filter, kUris, wish->mutable_resource_uris()));
+  return ReadTexts(*filter, kTaskIds, wish->mutable_task_ids());
+}
+
+// Leaves of a wish what the instance says that it can tell of. Of one whose backend has not been
+// there yet nothing is known, and all stays.
+void LeaveWhatItCan(const v1::InstanceRow& row, v1::NoticeWish* wish) {
+  if (row.capabilities().empty()) return;
+  const std::string can = PassedCapabilities(row.capabilities());
+  const auto has = [&](std::string_view kind, std::string_view what) {
+    return core::FindPath(can, {kind, what}) == "true";
+  };
+  if (!has("prompts", "listChanged")) wish->set_prompts_list_changed(false);
+  if (!has("resources", "listChanged")) wish->set_resources_list_changed(false);
+  if (!has("resources", "subscribe")) wish->clear_resource_uris();
+  if (!HasTasks(row.modern_capabilities())) wish->clear_task_ids();
+}
+
+std::string ArrayOf(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  std::string listed;
+  for (const std::string& text : texts) {
+    listed.append(listed.empty() ? "" : ",").append(core::QuoteJson(text));
+  }
+  return fmt::format("[{}]", listed);
+}
+
+// A wish, and tasks of ours beside it, as the client is told that they are honoured.
+std::string Honoured(const v1::NoticeWish& wish, const std::vector<std::string>& ours) {
+  core::JsonObject told;
+  if (wish.tools_list_changed()) told.Bool(kTools, true);
+  if (wish.prompts_list_changed()) told.Bool(kPrompts, true);
+  if (wish.resources_list_changed()) told.Bool(kResources, true);
+  if (wish.resource_uris_size() > 0) told.Raw(kUris, ArrayOf(wish.resource_uris()));
+  auto tasks = wish.task_ids();
+  for (const std::string& call_id : ours) *tasks.Add() = TaskIdOf(call_id);
+  if (!tasks.empty()) told.Raw(kTaskIds, ArrayOf(tasks));
+  return told.Take();
 }
 
 }  // namespace
@@ -145,8 +173,7 @@ void ModernEndpoint::Discover(const VisitPtr& visit) {
 
 void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
   v1::ListenRequest request;
-  std::string honoured;
-  const absl::Status wish = ReadWish(visit->message.params, request.mutable_wish(), &honoured);
+  const absl::Status wish = ReadWish(visit->message.params, request.mutable_wish());
   if (!wish.ok()) {
     return visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams, core::Message(wish));
   }
@@ -157,32 +184,55 @@ void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
                                   "subscriptions/listen is answered by an event stream: Accept "
                                   "must list text/event-stream");
   }
+  std::vector<std::string> ours = TasksEndpoint::TakeOurs(request.mutable_wish());
+  if (!visit->tools.empty()) {
+    // Of selected tools there is the list alone.
+    const bool list = request.wish().tools_list_changed();
+    request.mutable_wish()->Clear();
+    request.mutable_wish()->set_tools_list_changed(list);
+    request.set_tools(visit->tools);
+    return BeginListen(visit, std::move(request), ours);
+  }
+  if (visit->route.endpoint == Endpoint::kFacade) {
+    // Its tools are always the same.
+    request.mutable_wish()->Clear();
+    return BeginListen(visit, std::nullopt, ours);
+  }
+  request.mutable_target()->set_instance(visit->route.instance);
+  v1::ListInstancesRequest instance;
+  *instance.mutable_target() = request.target();
+  core_.client.ListInstances(
+      std::move(instance),
+      core_.exchanges.Await<v1::ListInstancesResponse>(
+          visit->answer, visit->raw_id(),
+          [this, visit, request = std::move(request),
+           ours = std::move(ours)](const absl::StatusOr<v1::ListInstancesResponse>& rows) mutable {
+            if (!rows.ok()) {
+              return visit->answer.RpcError(StatusHttpCode(rows.status()), visit->raw_id(),
+                                            core::kInternalError, core::Message(rows.status()),
+                                            StatusData(rows.status(), /*started=*/false));
+            }
+            // If it is not there the control plane says so to whoever listens.
+            if (rows->instances_size() == 1) {
+              LeaveWhatItCan(rows->instances(0), request.mutable_wish());
+            }
+            BeginListen(visit, std::move(request), ours);
+          }));
+}
+
+void ModernEndpoint::BeginListen(const VisitPtr& visit, std::optional<v1::ListenRequest> request,
+                                 const std::vector<std::string>& ours) {
   if (!StreamSlot::HasRoom(core_, {})) {
     ++core_.gauges.streams.refused;
     return visit->answer.RpcError(503, visit->raw_id(), core::kInternalError,
                                   "too many open streams", R"({"reason":"too_many"})",
                                   RetryAfter());
   }
-  const std::vector<std::string> ours = TasksEndpoint::TakeOurs(request.mutable_wish());
-  // The facade's tools are always the same; of selected ones there is the list alone.
-  const bool facade = visit->route.endpoint == Endpoint::kFacade && visit->tools.empty();
-  if (!visit->tools.empty()) {
-    const bool list = request.wish().tools_list_changed();
-    request.mutable_wish()->Clear();
-    request.mutable_wish()->set_tools_list_changed(list);
-    honoured = list ? R"({"toolsListChanged":true})" : "{}";
-    request.set_tools(visit->tools);
-  } else if (!facade) {
-    request.mutable_target()->set_instance(visit->route.instance);
-  }
-  if (facade) honoured = "{}";
-  if (!ours.empty() && visit->route.instance.empty()) {
-    honoured = core::SetMember(honoured, kTaskIds, TasksEndpoint::NamesOf(ours));
-  }
+  std::string honoured = Honoured(request ? request->wish() : v1::NoticeWish(), ours);
   NoticeExchange& exchange = core_.exchanges.Add(
       std::make_unique<NoticeExchange>(core_, visit->answer, visit->raw_id(), std::move(honoured)));
   exchange.Watch(ours);
-  exchange.Start(facade ? std::nullopt : std::optional(std::move(request)));
+  exchange.Start(std::move(request));
 }
 
 void ModernEndpoint::Serve(const VisitPtr& visit, ModernRequest request) {

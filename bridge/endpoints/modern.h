@@ -23,6 +23,9 @@ class ModernEndpoint {
  private:
   void Discover(const VisitPtr& visit);
   void Listen(const VisitPtr& visit, const ModernRequest& asked);
+  // `ours`: calls whose tasks are listened to besides. Without a request there is nothing else.
+  void BeginListen(const VisitPtr& visit, std::optional<v1::ListenRequest> request,
+                   const std::vector<std::string>& ours);
   void Serve(const VisitPtr& visit, ModernRequest request);
   // A whole response that needed nobody.
   void Answer(const VisitPtr& visit, const std::string& response);

@@ -22,8 +22,6 @@ class TasksEndpoint {
 
   // The calls behind the tasks of ours that a listener wants to be told of; they go from the wish.
   static std::vector<std::string> TakeOurs(v1::NoticeWish* wish);
-  // As clients know them, a JSON array.
-  static std::string NamesOf(const std::vector<std::string>& call_ids);
 
   // Answers a method of the extension. False: it is another method, or a task of the seat's own.
   bool Take(const VisitPtr& visit, const ModernRequest& request);

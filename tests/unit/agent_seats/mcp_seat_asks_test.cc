@@ -18,6 +18,11 @@ class McpSeatAsks : public SeatFixture {
     MakeSeat(limits);
     BringUp();
   }
+  void BringUpWithResources() {
+    backend->initialize_result =
+        R"({"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}}})";
+    BringUp();
+  }
   static std::string Sampling(std::string_view raw_id) {
     return core::MakeRequest(raw_id, "sampling/createMessage", R"({"maxTokens":5})");
   }
@@ -222,7 +227,7 @@ TEST_F(McpSeatAsks, BeyondTheBoundTheLongestUnusedSessionMakesRoom) {
 
 TEST_F(McpSeatAsks, WhatIsWantedIsSaidOnceAndAgainToANewProcess) {
   backend->initialize_result =
-      R"({"protocolVersion":"2025-06-18","capabilities":{"logging":{},"resources":{}}})";
+      R"({"protocolVersion":"2025-06-18","capabilities":{"logging":{},"resources":{"subscribe":true}}})";
   BringUp();
   v1::Interest interest;
   interest.set_version(1);
@@ -243,7 +248,7 @@ TEST_F(McpSeatAsks, WhatIsWantedIsSaidOnceAndAgainToANewProcess) {
 }
 
 TEST_F(McpSeatAsks, SubscriptionThatIsRenewedCountsAsNews) {
-  BringUp();
+  BringUpWithResources();
   v1::Interest interest;
   interest.add_resource_uris("scene://");
   seat->SetInterest(interest);
@@ -260,8 +265,35 @@ TEST_F(McpSeatAsks, ListsThatMayHaveChangedAreNewsOnceTheBackendIsThere) {
   EXPECT_EQ(told, Told{"notice notifications/prompts/list_changed "});
 }
 
-TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
+TEST_F(McpSeatAsks, SubscriptionThatIsRefusedIsNoNewsAndAskedForWithTheNextWish) {
+  BringUpWithResources();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  backend->Say(
+      core::MakeErrorResponse(fmt::format("{}", backend->Last("resources/subscribe").exchange),
+                              core::kResourceNotFound, "subscriber not yet ready"));
+  loop.RunFor(absl::Seconds(6));
+  EXPECT_EQ(told, Told{});
+  EXPECT_EQ(backend->Count("resources/subscribe"), 1u);
+  seat->SetInterest(interest);
+  EXPECT_EQ(backend->Count("resources/subscribe"), 2u);
+  seat->SetInterest({});
+  EXPECT_EQ(backend->Count("resources/unsubscribe"), 1u) << "it may still be taken";
+}
+
+TEST_F(McpSeatAsks, BackendWithoutSubscriptionsIsAskedForNone) {
   BringUp();
+  v1::Interest interest;
+  interest.add_resource_uris("scene://");
+  seat->SetInterest(interest);
+  loop.RunFor(absl::Seconds(6));
+  EXPECT_EQ(backend->Count("resources/subscribe"), 0u);
+  EXPECT_EQ(told, Told{});
+}
+
+TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
+  BringUpWithResources();
   v1::Interest interest;
   interest.add_resource_uris("scene://");
   seat->SetInterest(interest);
@@ -272,7 +304,7 @@ TEST_F(McpSeatAsks, SubscriptionThatFailedIsMadeAgain) {
 }
 
 TEST_F(McpSeatAsks, OneClientsUnsubscribeDoesNotCostAnotherItsSubscription) {
-  BringUp();
+  BringUpWithResources();
   v1::Interest interest;
   interest.add_resource_uris("scene://");
   seat->SetInterest(interest);
@@ -288,7 +320,7 @@ TEST_F(McpSeatAsks, OneClientsUnsubscribeDoesNotCostAnotherItsSubscription) {
 }
 
 TEST_F(McpSeatAsks, ClientsOwnSubscriptionIsNotMadeTwice) {
-  BringUp();
+  BringUpWithResources();
   CallSpec spec = Tool("A");
   spec.method = "resources/subscribe";
   spec.params = Payload(std::string(R"({"uri":"scene://"})"));

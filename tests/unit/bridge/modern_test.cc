@@ -355,6 +355,42 @@ TEST_F(Modern, ListenersAreToldWhatTheyAskedFor) {
   EXPECT_TRUE(plane_.listens[0].script->destroyed);
 }
 
+TEST_F(Modern, ListenersAreToldWhatOfTheirWishTheSeatCanTell) {
+  const std::string wish =
+      Params(R"("notifications":{"toolsListChanged":true,"promptsListChanged":true,)"
+             R"("resourcesListChanged":true,"resourceSubscriptions":["a://b"],"taskIds":["t"]})",
+             R"("io.modelcontextprotocol/protocolVersion":"2026-07-28",)"
+             R"("io.modelcontextprotocol/clientCapabilities":)"
+             R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})");
+  const auto honoured = [&](const std::string& capabilities, const std::string& modern) {
+    plane_.instances[0].set_capabilities(capabilities);
+    plane_.instances[0].set_modern_capabilities(modern);
+    const Answer answer = Ask("subscriptions/listen", wish);
+    v1::ListenEvent live;
+    live.mutable_live();
+    plane_.listens.back().script->Push(live);
+    loop_.RunReady();
+    const size_t at = answer->body.find(R"("notifications":)");
+    return at == std::string::npos ? answer->body : answer->body.substr(at + 16);
+  };
+  EXPECT_EQ(honoured(R"({"prompts":{},"resources":{"listChanged":false}})", "{}"),
+            "{\"toolsListChanged\":true}}}\n\n");
+  const v1::NoticeWish& asked = plane_.listens.back().request.wish();
+  EXPECT_TRUE(asked.tools_list_changed());
+  EXPECT_FALSE(asked.prompts_list_changed());
+  EXPECT_FALSE(asked.resources_list_changed());
+  EXPECT_EQ(asked.resource_uris_size(), 0);
+  EXPECT_EQ(asked.task_ids_size(), 0);
+  const std::string all =
+      "{\"toolsListChanged\":true,\"promptsListChanged\":true,\"resourcesListChanged\":true,"
+      "\"resourceSubscriptions\":[\"a://b\"],\"taskIds\":[\"t\"]}}}\n\n";
+  EXPECT_EQ(honoured(R"({"prompts":{"listChanged":true},)"
+                     R"("resources":{"listChanged":true,"subscribe":true}})",
+                     R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})"),
+            all);
+  EXPECT_EQ(honoured("", ""), all) << "nothing is known of what has not been there yet";
+}
+
 TEST_F(Modern, ListeningEndsWithAResultWhenTheBridgeDrains) {
   const Answer answer = Ask("subscriptions/listen",
                             Params(R"("notifications":{"toolsListChanged":true})"), {}, "/mcp");
@@ -390,6 +426,8 @@ TEST_F(Modern, ListeningToTasksNeedsTheExtension) {
             std::string::npos);
   EXPECT_EQ(CodeOf(Ask("subscriptions/listen", Params(R"("notifications":{"taskIds":"t"})"))),
             "200 -32602");
+  plane_.instances[0].set_modern_capabilities(
+      R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})");
   const Answer answer = Ask("subscriptions/listen",
                             Params(R"("notifications":{"taskIds":["t",7]})",
                                    R"("io.modelcontextprotocol/protocolVersion":"2026-07-28",)"
