@@ -97,6 +97,7 @@ void CapabilityWatcher::Begin() {
   pages_ = 0;
   tools_ = 0;
   mirrored_coming_.clear();
+  mended_coming_.clear();
   (void)builder_.Take();
   (void)builder_.Append("{\"tools\":[");
   RequestPage("");
@@ -191,7 +192,7 @@ std::optional<std::string> CapabilityWatcher::Mend(std::string_view tool) {
     mirrored_coming_[name] = std::string(*schema);
     return std::string(tool);
   }
-  const bool left_out = session_->modern() && session_->backend().has_headers();
+  const bool left_out = session_->modern_only() && session_->backend().has_headers();
   std::string& told = faults_told_[name];
   if (std::exchange(told, fault) != fault) {
     core::LogWarn("tool_annotation_refused", {{"backend", session_->backend().description()},
@@ -204,6 +205,7 @@ std::optional<std::string> CapabilityWatcher::Mend(std::string_view tool) {
   std::string sound = core::RemoveMirrorFaults(*schema);
   std::string mended = core::SetMember(tool, "inputSchema", sound);
   mirrored_coming_[name] = std::move(sound);
+  mended_coming_.insert(name);
   return mended;
 }
 
@@ -221,6 +223,7 @@ void CapabilityWatcher::End(bool complete, std::string trouble) {
   trouble_ = std::move(trouble);
   if (complete && builder_.Append("]}").ok()) {
     mirrored_ = std::exchange(mirrored_coming_, {});
+    mended_ = std::exchange(mended_coming_, {});
     Payload catalogue = builder_.Take();
     std::string digest = core::Sha256Hex(catalogue.view());
     if (digest != digest_) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct WatcherLimits {
 // Owned by a McpSeat, outlived by the loop, the random source and the spool; told of the session by
 // Attach. Loop thread only. A listing that fails leaves the former catalogue in place, and says
 // why. Tools stay as the backend has them, but for x-mcp-header where it breaks the rules: such an
-// annotation is taken out, or the tool where its backend would want headers that cannot be made
-// (MCP 2026-07-28 over HTTP). That is logged once a tool and fault.
+// annotation is taken out, or the tool where its backend takes no calls without headers that cannot
+// be made (one of 2026-07-28 alone, over HTTP). That is logged once a tool and fault.
 class CapabilityWatcher {
  public:
   // `on_changed` runs when the digest has changed.
@@ -51,10 +52,6 @@ class CapabilityWatcher {
   void Detach();
   // notifications/tools/list_changed.
   void OnListChanged();
-  // Whether the backend speaks 2026-07-28 decides what becomes of tools with faults.
-  void OnEraKnown() {
-    if (!faults_told_.empty()) OnListChanged();
-  }
   // Lists anew, from now on, and then calls `done` (later, never inline); at the latest after
   // `limit`, or when the backend goes.
   void ListNow(absl::Duration limit, absl::AnyInvocable<void()> done);
@@ -63,6 +60,8 @@ class CapabilityWatcher {
   const std::string& trouble() const { return trouble_; }
   // The inputSchema of a tool that has arguments to be repeated in headers; else empty.
   std::string_view MirroredSchema(std::string_view tool) const;
+  // An annotation of the tool was taken out: over HTTP it can only be called in a session.
+  bool IsMended(std::string_view tool) const { return mended_.contains(tool); }
   // {"tools":[...]}; empty until the list is known.
   const Payload& catalogue() const { return catalogue_; }
   // SHA-256 of it in hex digits; empty until known.
@@ -111,6 +110,8 @@ class CapabilityWatcher {
   // By tool; of the list that is built, and of the one there is.
   std::map<std::string, std::string, std::less<>> mirrored_coming_;
   std::map<std::string, std::string, std::less<>> mirrored_;
+  std::set<std::string, std::less<>> mended_coming_;
+  std::set<std::string, std::less<>> mended_;
   std::map<std::string, std::string> faults_told_;
   uint64_t next_waiter_ = 1;
   std::map<uint64_t, Waiter> waiters_;

@@ -33,8 +33,13 @@ Payload LevelParams(const std::string& level) {
 }  // namespace
 
 void McpSeat::ChooseSession(Call& call) {
-  // A client of the backend's own era speaks to it in that one, as if nobody stood between them.
-  call.in_modern = (call.spec.modern && session_->modern()) || session_->modern_only();
+  // A client of the backend's own era speaks to it in that one, as if nobody stood between them;
+  // but for tools that would need headers which cannot be made.
+  const bool without_headers =
+      call.spec.method == "tools/call" && session_->backend().has_headers() &&
+      watcher_.IsMended(core::FindString(call.spec.params.view(), "name").value_or(""));
+  call.in_modern =
+      (call.spec.modern && session_->modern() && !without_headers) || session_->modern_only();
   if (call.in_modern || call.spec.backend_session.empty()) return;
   const McpSession* own = client_sessions_.Open(
       *session_, call.spec.backend_session,

@@ -150,7 +150,6 @@ void McpSeat::OnSessionReady() {
 }
 
 void McpSeat::OnEraKnown() {
-  watcher_.OnEraKnown();
   SeatChanged();
   ListenModern();
 }

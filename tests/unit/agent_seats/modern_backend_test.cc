@@ -133,9 +133,31 @@ TEST_F(HeaderBackend, MayBeLeftWhileItIsListedAnew) {
   EXPECT_EQ(backend->Count("tools/call"), 1u);
 }
 
-TEST_F(HeaderBackend, ToolsWhoseHeadersCannotBeMadeAreLeftOut) {
-  FindWith(Mirrored("good", "A") + "," + Mirrored("bad", "a b") + "," +
-           Mirrored("worse", "A", "number"));
+TEST_F(HeaderBackend, ToolsWhoseHeadersCannotBeMadeAreCalledInASession) {
+  FindWith(Mirrored("x", "A") + "," + Mirrored("bad", "a b"));
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(seat->Catalogue().view(),
+            R"({"tools":[)" + Mirrored("x", "A") +
+                R"(,{"name":"bad","inputSchema":{"properties":{"a":{"type":"string"}}}}]})");
+  CallSpec bad = ModernTool("A");
+  bad.log_level = "";
+  bad.params = Payload(R"({"name":"bad","arguments":{"a":"eu"}})");
+  Submit(std::move(bad));
+  EXPECT_EQ(backend->Last("tools/call").text.find("protocolVersion"), std::string::npos)
+      << backend->Last("tools/call").text;
+  backend->Answer(LastCall(), R"({"content":[]})");
+  loop.RunReady();
+  EXPECT_EQ(End("A").outcome_class, v1::RESULT);
+  Submit(Annotated("B", R"({"a":"eu"})"));
+  EXPECT_EQ(Headers(), "A=eu;");
+  EXPECT_NE(backend->Last("tools/call").text.find("protocolVersion"), std::string::npos);
+}
+
+TEST_F(HeaderBackend, ToolsWhoseHeadersCannotBeMadeAreLeftOutWhereThereIsNoSession) {
+  backend->is_http = true;
+  backend->pages = {{"", R"({"tools":[)" + Mirrored("good", "A") + "," + Mirrored("bad", "a b") +
+                             "," + Mirrored("worse", "A", "number") + "]}"}};
+  Find(R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}})");
   loop.RunFor(absl::Seconds(1));
   EXPECT_EQ(seat->Catalogue().view(), R"({"tools":[)" + Mirrored("good", "A") + "]}");
 }
