@@ -137,6 +137,77 @@ def test_listening_hears_of_updates_and_of_a_restart(stage, fixture_command):
         "resultType": "complete", "_meta": {NAMESPACE + "subscriptionId": "listen-1"}}}
 
 
+def test_listening_is_acknowledged_for_what_the_backend_can_tell(stage):
+    stage.start_control_plane()
+    stage.start_agent()
+    wish = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+            "resourceSubscriptions": ["test://watched-resource"]}
+    _, response = post(stage.port, "subscriptions/listen", {"notifications": wish})
+    assert next(messages(response))["params"]["notifications"] == {"toolsListChanged": True}
+
+
+def test_levels_and_subscriptions_of_an_older_client_take_effect_at_a_new_backend(stage, fixture_command):
+    log = stage.folder / "wire.log"
+    stage.start_control_plane()
+    stage.start_agent(*fixture_command, "--modern-only", "--log", log, name="fixture")
+    client = stage.client("/mcp/fixture")
+    heard = []
+
+    def hear(event):
+        if event.type in ("", "message") and event.data:
+            heard.append(json.loads(event.data))
+
+    client.listen(hear, timeout=120)
+
+    def levels():
+        return [note["params"]["level"] for note in client.call("test_tool_with_logging").notifications
+                if note["method"] == "notifications/message"]
+
+    assert client.request("logging/setLevel", {"level": "error"}).result == {}
+    assert levels() == []
+    assert client.request("logging/setLevel", {"level": "info"}).result == {}
+    assert levels() == ["info"] * 3
+
+    def said(method):
+        """What the backend has said by itself of that kind."""
+        lines = [json.loads(line[2:]) for line in log.read_text().splitlines() if line[0] == ">"]
+        return [message["params"] for message in lines if message.get("method") == method]
+
+    def listened_to(*uris):
+        last = said("notifications/subscriptions/acknowledged")[-1]["notifications"]
+        return sorted(last.get("resourceSubscriptions", [])) == sorted(uris)
+
+    def change():
+        """Changes the watched resource and then the prompts, and waits until that is heard."""
+        before = methods().count(prompts)
+        os.kill(stage.backend_pid("fixture.mjs"), signal.SIGUSR1)
+        # Behind whatever the backend says of the resource.
+        client.call("test_trigger_prompt_change")
+        wait_until(lambda: methods().count(prompts) > before, 20, "the client hears of the prompts")
+
+    def methods():
+        return [message["method"] for message in heard]
+
+    watched, other = "test://watched-resource", "test://static-text"
+    updated, prompts = "notifications/resources/updated", "notifications/prompts/list_changed"
+    for uri in (watched, other):
+        assert client.request("resources/subscribe", {"uri": uri}).result == {}
+    wait_until(lambda: listened_to(watched, other), 20, "the agent listens to both")
+    told = len(said(prompts))
+    change()
+    wait_until(lambda: updated in methods(), 20, "the client hears of the resource")
+    assert [message["params"] for message in heard if message["method"] == updated] == [{"uri": watched}]
+    assert len(said(updated)) == 1, "what was listened to before is over"
+    assert len(said(prompts)) == told + 1
+    assert client.request("resources/unsubscribe", {"uri": watched}).result == {}
+    wait_until(lambda: listened_to(other), 20, "the agent listens to one")
+    change()
+    assert methods().count(updated) == 1
+    assert set(methods()) == {updated, prompts}, "what the agent is told of its listening stays there"
+    missing = client.request("resources/read", {"uri": "test://nowhere"})
+    assert missing.error["code"] == -32002
+
+
 def result_of(response):
     """The result of a call, streamed or not."""
     if response.getheader("Content-Type") == "application/json":
