@@ -101,9 +101,11 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
   });
 }
 
-// The backend no longer wants an answer to a request of its own; the client is told so.
+// The backend no longer wants an answer to a request of its own; the client is told so. Or it ends
+// what it is listened to, over a pipe maybe by this alone.
 void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params) {
   const auto raw_id = core::FindMember(raw_params, "requestId");
+  if (key.empty() && listen_.EndedBy(raw_id.value_or(""))) return;
   const auto at = std::find_if(asks_.begin(), asks_.end(), [&](const auto& entry) {
     return raw_id && entry.second.session == key && entry.second.raw_id == *raw_id;
   });

@@ -50,6 +50,14 @@ bool ModernListen::Hears(uint64_t request, std::string_view params) {
   return true;
 }
 
+bool ModernListen::EndedBy(std::string_view raw_id) {
+  if (request_ == 0 || raw_id != fmt::format("{}", request_)) return false;
+  session_->Forget(request_);
+  request_ = 0;
+  OnEnd();
+  return true;
+}
+
 void ModernListen::Ask() {
   core::JsonObject wish;
   wish.Bool("toolsListChanged", true)

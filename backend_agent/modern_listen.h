@@ -38,6 +38,8 @@ class ModernListen {
   // Whether that notification is what it carries: as the exchange tells (`request`), or over one
   // pipe the params. The next wait is a short one then.
   bool Hears(uint64_t request, std::string_view params);
+  // The backend takes back the request with that raw id. False: another one; else it is made again.
+  bool EndedBy(std::string_view raw_id);
 
  private:
   void Ask();

@@ -238,6 +238,21 @@ TEST_F(ListenedTo, TellsClientsNothingOfTheAgentsOwnSubscription) {
             Told{R"(notice notifications/resources/updated {"uri":"a://1","_meta":{"k":1.0}})"});
 }
 
+TEST_F(ListenedTo, IsListenedToAnewWhenItTakesTheListeningBack) {
+  const auto take_back = [&](uint64_t request) {
+    backend->Say(core::MakeNotification("notifications/cancelled",
+                                        fmt::format(R"({{"requestId":{}}})", request)));
+    loop.RunReady();
+  };
+  take_back(Listening() + 1'000);
+  loop.RunFor(absl::Minutes(1));
+  EXPECT_EQ(backend->Count("subscriptions/listen"), 1u);
+  take_back(Listening());
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(backend->Count("subscriptions/listen"), 2u);
+  EXPECT_EQ(backend->Count("notifications/cancelled"), 0u) << "that one is over";
+}
+
 TEST_F(ListenedTo, IsHeardOfItsTasksOverHttpToo) {
   backend->ends_unanswered = true;
   Submit(Asking("A"));
