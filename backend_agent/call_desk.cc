@@ -200,9 +200,16 @@ bool CallDesk::CheckTombstone(Port& port, const v1::Dispatch& dispatch) {
       (dispatch.idempotent() || tombstone->certainty == v1::NOT_STARTED)) {
     return true;
   }
-  Reject(port, dispatch, tombstone->outcome_class, v1::SETTLED_BEFORE, v1::FINISHED,
-         fmt::format("attempt {} of this call has been settled before; it is not run again",
-                     tombstone->attempt));
+  // Only that it ended is known: whatever it ended in, what would say so is gone.
+  const bool known =
+      tombstone->certainty == v1::FINISHED || tombstone->certainty == v1::NOT_STARTED;
+  Reject(port, dispatch, v1::LOST, v1::SETTLED_BEFORE, known ? tombstone->certainty : v1::UNKNOWN,
+         fmt::format(
+             "attempt {} of this call has ended before, as {}, and its outcome is no longer "
+             "kept; it is not run again{}",
+             tombstone->attempt, v1::OutcomeClass_Name(tombstone->outcome_class),
+             tombstone->certainty == v1::NOT_STARTED ? ""
+                                                     : ". Look at the scene before calling again"));
   return false;
 }
 

@@ -13,7 +13,8 @@ import time
 import pytest
 
 from conftest import FULL, need
-from mcp_http import REVISION, McpClient, Refused, read_events
+from mcp_http import REVISION, Answer, McpClient, Refused, read_events
+from prometheus_text import scrape
 from stage import BINARIES, wait_until
 from test_field_agents import start_agent
 from test_restarts import EVENT_SERVER
@@ -170,6 +171,37 @@ def test_one_store_is_for_one_callboardd(stage):
     assert status == 2
     assert f"process {stage.control_plane.pid} has it open; stop that process" in text
     assert readiness(stage) == (200, None)
+
+
+def test_a_call_that_an_older_store_takes_for_open_is_told_to_be_over(stage):
+    """A copy from the midst of the call is put back after its end, as a loss of power may do; its agent has forgotten the outcome."""
+    stage.start_control_plane()
+    stage.start_agent(admin__port=0)
+    state, gate = stage.folder / "callboardd", stage.folder / "gate"
+    held = json.loads((stage.folder / "agent" / "ports.json").read_text())["admin"]
+    client = stage.client()
+    call = client.start_call("count", {"id": "once", "gate": str(gate)})
+    stage.wait_begun("once")
+    wait_until(lambda: call.answer.event_ids, 10, "the call's stream is open")
+    copies = {path: path.read_bytes() for path in state.glob("callboard.db*")}
+    number = client._next_id
+    gate.touch()
+    assert call.result(20).text == "counted once"
+    wait_until(lambda: scrape(held).value("callboard_agent_calls") == 0, 10, "the call is settled")
+
+    stage.control_plane.kill()
+    for path in state.glob("callboard.db*"):
+        path.unlink()
+    for path, content in copies.items():
+        path.write_bytes(content)
+    stage.restart_control_plane()
+    again = Answer({}, event_ids=[call.answer.event_ids[0]])
+    client._resume(number, again, time.monotonic() + 30)
+    assert again.result is None, "what the tool had answered is gone"
+    assert again.error["data"]["reason"] == "settled_before"
+    assert again.error["data"]["certainty"] == "finished"
+    assert "has ended before, as RESULT" in again.error["message"]
+    assert stage.begun("once") == 1
 
 
 class Audited:

@@ -261,9 +261,31 @@ TEST_F(UplinkCalls, SettledCallLeavesATombstoneThatAnswers) {
   plane.items.clear();
   Send(MakeDispatch('a'));
   EXPECT_EQ(seat.submitted.size(), 1u);
-  EXPECT_EQ(OutcomeOf(call_id).class_(), v1::RESULT);
+  EXPECT_EQ(OutcomeOf(call_id).class_(), v1::LOST) << "a result without a body is none";
   EXPECT_EQ(OutcomeOf(call_id).reason(), v1::SETTLED_BEFORE);
   EXPECT_EQ(OutcomeOf(call_id).certainty(), v1::FINISHED);
+  EXPECT_EQ(
+      OutcomeOf(call_id).facts().detail(),
+      "attempt 1 of this call has ended before, as RESULT, and its outcome is no longer kept; "
+      "it is not run again. Look at the scene before calling again");
+}
+
+TEST_F(UplinkCalls, TombstoneTellsNoMoreThanWasKnown) {
+  StartLinked();
+  const std::string unknown = Begin('a');
+  End(unknown, agent::Payload(), v1::LOST, v1::UNKNOWN);
+  SendSettle(unknown);
+  Send(MakeDispatch('b'));
+  End(CallIdOf('b'), agent::Payload(), v1::CANCELLED, v1::NOT_STARTED);
+  SendSettle(CallIdOf('b'));
+  plane.items.clear();
+  Send(MakeDispatch('a'));
+  Send(MakeDispatch('b'));
+  EXPECT_EQ(OutcomeOf(unknown).class_(), v1::LOST);
+  EXPECT_EQ(OutcomeOf(unknown).certainty(), v1::UNKNOWN);
+  EXPECT_EQ(OutcomeOf(CallIdOf('b')).class_(), v1::LOST);
+  EXPECT_EQ(OutcomeOf(CallIdOf('b')).certainty(), v1::NOT_STARTED);
+  EXPECT_EQ(seat.submitted.size(), 2u);
 }
 
 TEST_F(UplinkCalls, HigherAttemptRunsOnlyIfTheFormerCannotHaveRunOrTheCallIsIdempotent) {
