@@ -17,6 +17,9 @@
 namespace callboard::bridge {
 namespace {
 
+// A control plane whose store fails keeps no call as a job; it is asked again that much later.
+constexpr absl::Duration kKeepAgainAfter = absl::Seconds(5);
+
 bool IsFailure(const v1::CallOutcome& outcome) {
   if (outcome.body().content_case() == v1::Body::kSize) return false;
   return outcome.class_() == v1::RPC_ERROR || outcome.class_() == v1::REJECTED ||
@@ -232,10 +235,27 @@ void RequestExchange::TellStatus() {
 }
 
 void RequestExchange::BecomeJob() {
-  if (finished() || body_.running() || call_id_.empty()) return;
-  if (becomes_task()) return BecomeTask();
+  if (finished() || !job_due_ || call_id_.empty()) return;
+  v1::CallRef ref;
+  ref.set_call_id(call_id_);
+  core_.client.GetCall(std::move(ref),
+                       Guard([this](const absl::StatusOr<v1::Call>& call) { OnKept(call); }));
+}
+
+void RequestExchange::OnKept(const absl::StatusOr<v1::Call>& call) {
+  if (!job_due_) return;  // its outcome has come meanwhile
+  if (!call.ok() || IsOver(*call)) {
+    // Its outcome is the answer, unless the call is kept at last.
+    if (call.status().code() == absl::StatusCode::kUnavailable) {
+      job_timer_ = core_.loop.After(kKeepAgainAfter, [this] { BecomeJob(); });
+    }
+    return;
+  }
   ++core_.gauges.envelopes;
   ended_state_ = AgentState(status_.phase());
+  if (becomes_task()) {
+    return Answer(core::MakeResult(spec_.raw_id, NewTaskResult(*call, core_.config)));
+  }
   Answer(core::MakeResult(spec_.raw_id,
                           DocumentResult(RenderEnvelope({.call_id = call_id_,
                                                          .tool = slug_,
@@ -244,21 +264,9 @@ void RequestExchange::BecomeJob() {
                                          spec_.revision, /*is_error=*/false)));
 }
 
-void RequestExchange::BecomeTask() {
-  v1::CallRef ref;
-  ref.set_call_id(call_id_);
-  core_.client.GetCall(std::move(ref), Guard([this](const absl::StatusOr<v1::Call>& call) {
-                         // If it is over, or cannot be asked for, its outcome is the answer.
-                         const bool open = call.ok() && !IsOver(*call);
-                         if (!open || body_.running()) return;
-                         ++core_.gauges.envelopes;
-                         ended_state_ = AgentState(status_.phase());
-                         Answer(core::MakeResult(spec_.raw_id, NewTaskResult(*call, core_.config)));
-                       }));
-}
-
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
   job_timer_.Cancel();
+  job_due_ = false;
   status_untold_ = false;
   hard_at_ = absl::InfiniteFuture();  // what is left is its body
   Heard();

@@ -113,10 +113,10 @@ class RequestExchange final : public Exchange {
   void OnStatus(v1::CallStatus status);
   void TellStatus();
   bool becomes_task() const { return spec_.modern && spec_.modern->takes_tasks; }
-  // Answers with a job or a task in place of the outcome, as soon as the call's id is known.
+  // Answers with a job or a task in place of the outcome, as soon as the call's id is known and
+  // the control plane keeps the call.
   void BecomeJob();
-  // Once the store knows of the call.
-  void BecomeTask();
+  void OnKept(const absl::StatusOr<v1::Call>& call);
   void OnOutcome(v1::CallOutcome outcome);
   void Explain(v1::CallOutcome outcome);
   void Deliver(const v1::CallOutcome& outcome);

@@ -69,6 +69,7 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   }
   for (const auto& [ask_n, request] : call.parked) (*record.mutable_parked())[ask_n] = request;
   if (call.was_parked) record.set_parked_binding(call.parked_binding);
+  record.set_job(call.job);
   record.set_outcome_n(call.outcome_n);
   record.set_job_open(call.job_open);
   if (call.cancel_by != absl::InfiniteFuture()) record.set_cancel_reason(call.cancel_reason);
@@ -78,11 +79,16 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   durable_.Put(StoreKey::OfCall(call.id), record.SerializeAsString());
 }
 
-bool CallFlow::Keep(const CallId& id) {
+void CallFlow::Keep(const CallId& id, absl::AnyInvocable<void(absl::Status)> kept) {
   LiveCall* call = Find(id);
-  if (call == nullptr || call->ended || call->recorded) return false;
-  Record(*call);
-  return true;
+  if (call == nullptr || call->ended || call->job_stored) return kept(absl::OkStatus());
+  if (!std::exchange(call->job, true)) Record(*call);
+  durable_.WhenDurable(
+      lifetime_.Wrap([this, id, kept = std::move(kept)](const absl::Status& status) mutable {
+        LiveCall* stored = Find(id);
+        if (status.ok() && stored != nullptr) stored->job_stored = true;
+        kept(status);
+      }));
 }
 
 void CallFlow::PutAll() {
@@ -129,6 +135,7 @@ void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, uint64_t 
   call.agent_id = record.agent_id();
   call.journal_id = call.recorded_journal = record.journal_id();
   call.recorded = call.may_be_sent = true;
+  call.job = call.job_stored = record.job();
   call.tool = record.call().tool();
   call.read_only = record.read_only();
   call.idempotent = record.idempotent();

@@ -484,7 +484,7 @@ void CallFlow::SuspendSession(Session& session) {
   const std::set<uint64_t> open = session.calls;
   for (const uint64_t order : open) {
     auto found = calls_.find(order);
-    if (found == calls_.end()) continue;
+    if (found == calls_.end() || found->second->job) continue;
     Cancel(*found->second, v1::Cancel::CLIENT, v1::CANCELLED_SESSION_ENDED, false);
   }
   plane_.sessions.Suspend(session);

@@ -50,15 +50,16 @@ class CallFlow final : public AgentCalls {
   // By the client's id. False: no such request is open.
   bool CancelRequest(const std::string& session_id, const std::string& request_id);
   bool CancelById(const CallId& id, v1::Cancel::Why why, v1::Reason reason);
-  // The store is told of an open call that it need not have known: somebody relies on finding it
-  // again, and its outcome. False: it knows, or the call is over.
-  bool Keep(const CallId& id);
+  // Somebody relies on finding an open call again, and its outcome: the store is told, and the
+  // call outlives its session's grace. `kept` runs once that is durable, or with the store's error;
+  // at once for a call that is kept already, or over.
+  void Keep(const CallId& id, absl::AnyInvocable<void(absl::Status)> kept);
   bool Answer(const std::string& session_id, const v1::AskAnswer& answer);
   bool Notify(Session& session, const v1::Notify& notify);
 
   // Ends all calls of a session and its readers, then forgets it.
   void CloseSession(const std::string& session_id, const char* reason);
-  // Cancels what has not started; the id stays.
+  // Cancels what has not started, but for jobs; the id stays.
   void SuspendSession(Session& session);
   // Requests to clients that are not answered, of all calls.
   size_t open_asks() const;

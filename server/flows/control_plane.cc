@@ -392,11 +392,14 @@ void ControlPlane::GetCall(v1::CallRef ref, Reply<v1::Call> reply) {
   auto found = impl.FindCall(ref);
   if (!found.ok()) return reply(found.status());
   const CallId id = (*found)->call_id;
-  if (!impl.flow.Keep(id)) return impl.ReplyWith(id, ref.with_outcome(), std::move(reply));
-  // A failing store delays nobody.
-  impl.durable.WhenDurable([&impl, id, with_outcome = ref.with_outcome(),
-                            reply = std::move(reply)](const absl::Status&) mutable {
-    impl.ReplyWith(id, with_outcome, std::move(reply));
+  impl.flow.Keep(id, [&impl, id, with_outcome = ref.with_outcome(),
+                      reply = std::move(reply)](const absl::Status& kept) mutable {
+    if (kept.ok()) return impl.ReplyWith(id, with_outcome, std::move(reply));
+    // A job that a kill would lose is none.
+    reply(core::MakeError(absl::StatusCode::kUnavailable,
+                          fmt::format("the control plane's store fails ({}), so that the call, "
+                                      "which goes on, is not kept as a job; ask again later",
+                                      core::Message(kept))));
   });
 }
 

@@ -123,11 +123,13 @@ struct LiveCall {
   uint64_t acked_offset = 0;
 
   // ---- what outlives this control plane ----
-  bool recorded = false;                         // a CallRecord has been put
-  std::string recorded_journal;                  // and names this journal
-  bool may_be_sent = false;                      // a durable CallRecord names the journal
-  bool record_kept = false;                      // after the end, until the outcome is delivered
-  bool counted = false;                          // among its session's started calls
+  bool recorded = false;         // a CallRecord has been put
+  std::string recorded_journal;  // and names this journal
+  bool may_be_sent = false;      // a durable CallRecord names the journal
+  bool record_kept = false;      // after the end, until the outcome is delivered
+  bool counted = false;          // among its session's started calls
+  bool job = false;              // somebody relies on finding it: it outlives its session's grace
+  bool job_stored = false;       // and the store knows
   absl::Time kept_until = absl::InfinitePast();  // its body, after the end, for nobody yet
   std::optional<v1::CallOutcome> kept_outcome;   // the header of that body
 

@@ -124,6 +124,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   }
   void GetCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     call_refs.push_back(request);
+    if (!call_error.ok()) return reply(call_error);
     for (const v1::Call& call : calls) {
       if (call.call_id() == request.call_id()) return reply(call);
     }
@@ -210,6 +211,7 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   std::vector<v1::SendRequest> sent;
   std::vector<v1::Call> calls;
   std::vector<v1::CallRef> call_refs;
+  absl::Status call_error;
   std::vector<v1::SearchToolsRequest> searches;
   std::vector<std::string> described;
   std::vector<v1::LoadSkillRequest> loads;

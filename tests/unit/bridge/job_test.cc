@@ -53,6 +53,7 @@ class Jobs : public BridgeTest {
 };
 
 TEST_F(Jobs, ALongCallIsAnsweredWithOneOnItsStreamAndGoesOn) {
+  AddCall(v1::CALL_WAITING);
   const Answer answer = Call();
   Push(AcceptedAs(CallId()));
   loop_.RunFor(absl::Milliseconds(44'900));
@@ -70,11 +71,35 @@ data: {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":)" +
   EXPECT_TRUE(plane_.invokes[0].script->destroyed);
   EXPECT_EQ(plane_.invokes[0].request.on_detach(), v1::InvokeRequest::KEEP);
   EXPECT_TRUE(plane_.sent.empty());
+  ASSERT_EQ(plane_.call_refs.size(), 1u) << "the control plane keeps it before it is told";
+  EXPECT_EQ(plane_.call_refs[0].call_id(), CallId());
   EXPECT_EQ(bridge_->gauges().envelopes, 1u);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
 }
 
+TEST_F(Jobs, AreNotMadeOfCallsThatTheControlPlaneCannotKeepNow) {
+  AddCall(v1::CALL_WAITING);
+  plane_.call_error = absl::UnavailableError("the control plane's store fails");
+  const Answer waits = Call();
+  Push(AcceptedAs(CallId()));
+  loop_.RunFor(absl::Seconds(58));
+  EXPECT_EQ(bridge_->gauges().envelopes, 0u);
+  Push(Result(R"({"content":[]})"));
+  EXPECT_TRUE(waits->ended);
+  EXPECT_NE(waits->body.find(R"("result":{"content":[]})"), std::string::npos);
+
+  const Answer job = Call();
+  Push(AcceptedAs(CallId()));
+  loop_.RunFor(absl::Seconds(48));
+  EXPECT_FALSE(job->ended);
+  plane_.call_error = absl::OkStatus();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_TRUE(job->ended) << "the store is well again";
+  EXPECT_EQ(bridge_->gauges().envelopes, 1u);
+}
+
 TEST_F(Jobs, AreGivenAsJsonToClientsWithoutStreams) {
+  AddCall(v1::CALL_WAITING);
   const std::string session = Open();
   const Answer answer = Send("POST", "/mcp",
                              {{"Host", "localhost"},
@@ -137,6 +162,7 @@ TEST_F(Jobs, AreNotMadeOfCallsThatShowProgressOrAreQuickOrOfOneInstance) {
 }
 
 TEST_F(Jobs, ThatWaitInTheQueueArePending) {
+  AddCall(v1::CALL_QUEUED);
   const Answer answer = Call();
   v1::InvokeEvent queued;
   queued.mutable_status()->set_phase(v1::CALL_QUEUED);

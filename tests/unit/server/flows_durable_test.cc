@@ -656,6 +656,28 @@ TEST_F(DurableTest, AnOpenCallThatSomebodyAsksForOutlivesARestartWithItsOutcome)
   EXPECT_EQ(ended->outcome().body().inline_(), R"({"ok":1})");
 }
 
+TEST_F(DurableTest, WhileTheStoreFailsNoOpenCallIsKeptAsAJobButWhatIsKeptIsFound) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto before = Invoke(Call(session, "1"));
+  const v1::Dispatch kept = agent->TakeDispatch();
+  auto meanwhile = Invoke(Call(session, "2"));
+  const v1::Dispatch other = agent->TakeDispatch();
+  EXPECT_TRUE(GetCall(Ref(kept.call_id())).ok());
+  disk.failing = true;
+  store->OnDiskChanged();
+  EXPECT_TRUE(GetCall(Ref(kept.call_id())).ok());
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = GetCall(Ref(other.call_id())).status();
+    EXPECT_TRUE(absl::IsUnavailable(refused));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("(the disk is full)"));
+  }
+  disk.failing = false;
+  store->OnDiskChanged();
+  loop.RunFor(absl::Seconds(3));
+  EXPECT_EQ(GetCall(Ref(other.call_id()))->phase(), v1::CALL_SENDING);
+}
+
 TEST_F(DurableTest, ACallThatEndedJustBeforeTheKillIsNotRunOrEndedAgain) {
   auto agent = Link();
   const std::string session = OpenSession();

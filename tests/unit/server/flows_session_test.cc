@@ -41,6 +41,39 @@ TEST_F(FlowsTest, SuspensionCancelsWhatIsQueuedAndFreesTheLogs) {
   EXPECT_TRUE(plane->GetSession(session).ok());
 }
 
+TEST_F(FlowsTest, AJobInTheQueueOutlivesItsSessionsGraceAndARestart) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Streamed(session, "1");
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Queued(call, 1, 2);
+  auto other = Streamed(session, "2");
+  agent->Queued(agent->TakeDispatch(), 1, 3);
+  loop.RunReady();
+  v1::CallRef ref;
+  ref.set_call_id(call.call_id());
+  ref.set_with_outcome(true);
+  EXPECT_EQ(GetCall(ref)->phase(), v1::CALL_QUEUED) << "it is answered with a job";
+  first->Drop();
+  other->Drop();
+  loop.RunFor(absl::Seconds(63));
+  EXPECT_EQ(agent->TakeAll(v1::ServerItem::kCancel).size(), 1u) << "the one that is no job";
+  EXPECT_EQ(GetCall(ref)->phase(), v1::CALL_QUEUED);
+
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::QUEUED, 1)});
+  EXPECT_TRUE(plane->GetSession(session).ok());
+  loop.RunFor(absl::Seconds(63));
+  EXPECT_FALSE(back->Take(v1::ServerItem::kCancel));
+  back->Started(call, 2);
+  back->Result(call, 3);
+  loop.RunFor(absl::Seconds(1));
+  const auto ended = GetCall(ref);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->phase(), v1::CALL_SUCCEEDED);
+  EXPECT_EQ(ended->outcome().body().inline_(), R"({"ok":1})");
+}
+
 TEST_F(FlowsTest, NumbersOfASessionsOwnStreamGoOnAfterASuspension) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);
