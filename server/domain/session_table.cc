@@ -12,7 +12,6 @@ namespace callboard::server {
 namespace {
 
 constexpr size_t kSweepSlice = 4'096;
-constexpr size_t kVictimsLookedAt = 16;
 constexpr std::string_view kSeatSurface = "seat:";
 
 void SetId(v1::EventId& id, const Stream& stream, uint64_t term) {
@@ -88,7 +87,7 @@ Session* SessionTable::Use(std::string_view id, absl::Time now) {
   if (session != nullptr) {
     session->last_use = now;
     session->suspended = false;
-    lru_.splice(lru_.begin(), lru_, session->lru);
+    Touch(*session);
   }
   return session;
 }
@@ -103,15 +102,20 @@ void SessionTable::Erase(std::string_view id) {
   sessions_.erase(found);
 }
 
-Session* SessionTable::Victim() const {
+Session* SessionTable::Victim() {
   if (sessions_.size() < limits_.sessions_max || lru_.empty()) return nullptr;
-  size_t looked_at = 0;
-  for (auto it = lru_.rbegin(); it != lru_.rend() && looked_at < kVictimsLookedAt;
-       ++it, ++looked_at) {
-    if ((*it)->readers == 0 && (*it)->calls.empty()) return *it;
+  // Whoever is passed over goes to the front, so the next look does not begin with it; a whole
+  // round leaves all in their order.
+  for (size_t left = all_busy_ ? 0 : lru_.size(); left > 0; --left) {
+    Session& oldest = *lru_.back();
+    if (oldest.readers == 0 && oldest.calls.empty()) return &oldest;
+    Touch(oldest);
   }
+  all_busy_ = true;
   return lru_.back();
 }
+
+void SessionTable::Touch(Session& session) { lru_.splice(lru_.begin(), lru_, session.lru); }
 
 std::shared_ptr<Stream> SessionTable::MakeLooseStream() const {
   return std::make_shared<Stream>(
@@ -225,6 +229,7 @@ void SessionTable::SweepOne(Session& session, absl::Time now, Swept& swept) {
   if (busy) {
     session.last_use = now;
     session.quiet_since = now;
+    Touch(session);
   }
   if (session.last_use >= session.stored_use + kUseToldEvery) swept.used.push_back(session.id);
   for (auto it = session.streams.begin(); it != session.streams.end();) {
@@ -247,6 +252,7 @@ void SessionTable::SweepOne(Session& session, absl::Time now, Swept& swept) {
 
 SessionTable::Swept SessionTable::Sweep(absl::Time now) {
   Swept swept;
+  all_busy_ = false;
   auto it = sessions_.lower_bound(sweep_from_);
   for (size_t i = 0; i < std::min(kSweepSlice, sessions_.size()); ++i, ++it) {
     if (it == sessions_.end()) it = sessions_.begin();

@@ -82,8 +82,8 @@ class SessionTable {
   Session* Use(std::string_view id, absl::Time now);
   void Erase(std::string_view id);
   // The session that has to go before another can be opened; nullptr while there is room. The
-  // least recently used one, of the oldest few rather one that nobody reads.
-  Session* Victim() const;
+  // least recently used of those that nobody reads and that have no open call; of all, if each has.
+  Session* Victim();
 
   // The session's own stream, made at first use.
   std::shared_ptr<Stream> OwnStream(Session& session);
@@ -122,6 +122,8 @@ class SessionTable {
  private:
   std::shared_ptr<Stream> Add(Session& session, uint64_t number, std::string call_id);
   Stream* StreamOfAnotherSession(const Stream& stream) const;
+  // It has been used.
+  void Touch(Session& session);
   void SweepOne(Session& session, absl::Time now, Swept& swept);
 
   const Limits limits_;
@@ -129,7 +131,8 @@ class SessionTable {
   const uint64_t term_;
   std::map<std::string, std::unique_ptr<Session>, std::less<>> sessions_;
   core::StringMap<Session*> by_id_;
-  std::list<Session*> lru_;  // most recently used first
+  std::list<Session*> lru_;  // most recently used first; who is busy is in use
+  bool all_busy_ = false;    // at the last look, since the last sweep
   std::string sweep_from_;
   absl::AnyInvocable<void(Stream&)> dropped_;
   size_t streams_ = 0;

@@ -17,6 +17,49 @@ TEST_F(FlowsTest, EvictsTheLeastRecentlyUsedSession) {
   EXPECT_EQ(plane->gauges().sessions, 2u);
 }
 
+TEST_F(FlowsTest, EvictsNoSessionThatIsInUseWhileOthersAreAbandoned) {
+  config.limits.sessions_max = 20;
+  Restart();
+  std::vector<std::string> in_use;
+  std::vector<std::unique_ptr<Listener>> streams;
+  while (in_use.size() < 17) {
+    in_use.push_back(OpenSession());
+    streams.push_back(Listen(in_use.back(), 0));
+  }
+  std::vector<std::string> abandoned;
+  while (abandoned.size() < 3) abandoned.push_back(OpenSession());
+  OpenSession();
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(abandoned[0]).status()));
+  for (const auto& stream : streams) {
+    for (const v1::ListenEvent& event : stream->events) EXPECT_FALSE(event.has_end());
+  }
+  // Whose stream has lasted is not older than who has come and gone meanwhile.
+  streams[0]->Drop();
+  loop.RunFor(absl::Seconds(2));
+  const std::string visitor = OpenSession();
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(abandoned[1]).status()));
+  loop.RunFor(absl::Minutes(1));
+  streams[1]->Drop();
+  for (int i = 0; i < 4; ++i) OpenSession();
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(visitor).status()));
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(in_use[0]).status()));
+  EXPECT_TRUE(plane->GetSession(in_use[1]).ok()) << "its stream has ended just now";
+}
+
+TEST_F(FlowsTest, IfAllSessionsAreInUseTheLeastRecentlyUsedGoes) {
+  config.limits.sessions_max = 3;
+  Restart();
+  std::vector<std::string> sessions;
+  std::vector<std::unique_ptr<Listener>> streams;
+  for (size_t i = 0; i < 4; ++i) {
+    sessions.push_back(OpenSession());
+    streams.push_back(Listen(sessions.back(), 0));
+  }
+  EXPECT_TRUE(absl::IsNotFound(plane->GetSession(sessions[0]).status()));
+  EXPECT_EQ(streams[0]->events.back().end().reason(), "session_ended");
+  for (size_t i = 1; i < 4; ++i) EXPECT_TRUE(plane->GetSession(sessions[i]).ok());
+}
+
 TEST_F(FlowsTest, ASessionsIdOutlivesItsGraceButNotItsIdleTime) {
   const std::string session = OpenSession();
   loop.RunFor(absl::Minutes(10));
