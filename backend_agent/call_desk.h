@@ -89,6 +89,8 @@ class CallDesk final : public CallObserver {
   void FillAcks(Port& port, FrameBuilder& frame);
   void FillEvents(Port& port, FrameBuilder& frame);
   static bool HasEvents(const Port& port) { return !port.ready_.empty(); }
+  // Calls that tell their events there and have not been settled.
+  bool HasCalls(const Port& port) const;
   // Ids of the calls at work. Once a heartbeat: also forgets what has waited long enough.
   void Beat(Port& port, v1::Heartbeat& heartbeat);
   // Once an hour: forgets finished calls nobody asked for in a day.

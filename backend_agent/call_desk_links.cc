@@ -98,6 +98,11 @@ bool CallDesk::MayOwn(const Port& port, const Call& call, uint64_t term) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
+bool CallDesk::HasCalls(const Port& port) const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [&port](const auto& entry) { return entry.second->port == &port; });
+}
+
 void CallDesk::FillAcks(Port& port, FrameBuilder& frame) {
   if (port.acks_due_.empty()) return;
   v1::Ack* ack = nullptr;

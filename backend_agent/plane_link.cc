@@ -108,6 +108,8 @@ void PlaneLink::FillData(FrameBuilder& frame) {
   links_.desk_.FillEvents(*this, frame);
 }
 
+bool PlaneLink::HasCalls() { return links_.desk_.HasCalls(*this); }
+
 bool PlaneLink::HasData() { return SeatFeed::HasData(*this) || CallDesk::HasEvents(*this); }
 
 }  // namespace callboard::agent

@@ -49,6 +49,7 @@ class PlaneLink final : public Uplink::Owner, public CallDesk::Port, public Seat
   bool FillControl(FrameBuilder& frame) override;
   void FillData(FrameBuilder& frame) override;
   bool HasData() override;
+  bool HasCalls() override;
 
  private:
   void Name(const std::string& address);

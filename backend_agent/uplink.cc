@@ -347,7 +347,7 @@ void Uplink::Flush() {
   const bool all = Fill(builder);
   const bool confirm = received_ - received_reported_ >= config_.limits.link_unreceived_max / 4;
   if (builder.empty() && !confirm) {
-    if (drained_ && !owner_.HasData()) FinishDrain();
+    if (drained_ && !owner_.HasData() && (stopped_ || !owner_.HasCalls())) FinishDrain();
     return;
   }
   builder.frame().set_received(received_);

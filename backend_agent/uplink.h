@@ -51,6 +51,8 @@ class Uplink final : public ControlPlaneLink::Handler {
     virtual void FillData(FrameBuilder& frame) = 0;
     // Something waits that FillData would write, had the frame room for it.
     virtual bool HasData() = 0;
+    // The control plane has calls here that it has not settled.
+    virtual bool HasCalls() = 0;
   };
 
   Uplink(core::EventLoop& loop, core::Random& random, LinkDialer& dialer, const AgentConfig& config,
@@ -101,6 +103,8 @@ class Uplink final : public ControlPlaneLink::Handler {
   void OnRefused(const v1::Refused& refused);
   void OnLinkedItem(v1::ServerItem item);
   void ApplyBudgets(const v1::Budgets& budgets);
+  // `then` runs once nothing is left to do on the link: to be written, or, unless stopping, calls
+  // of the control plane, for which only this link is of use.
   void BeginDrain(absl::Duration grace, absl::AnyInvocable<void()> then);
   void FinishDrain();
   void Beat();

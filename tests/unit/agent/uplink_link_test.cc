@@ -194,17 +194,36 @@ TEST_F(UplinkLink, AnswersPing) {
   EXPECT_EQ(pongs[0].pong().token(), 99u);
 }
 
-TEST_F(UplinkLink, GoAwayFinishesWritingAndAttachesAgain) {
+TEST_F(UplinkLink, GoAwayFinishesTheCallsAndAttachesAgain) {
+  StartLinked();
+  const std::string call_id = Begin('a');
+  agent->call_observer().OnProgress(call_id, "{\"progress\":1}");
+  v1::ServerItem item;
+  item.mutable_go_away()->set_grace_ms(10'000);
+  plane.Send(item);
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(plane.connected()) << "only here the call's end is of use";
+  EXPECT_EQ(Numbers(call_id), (std::vector<uint64_t>{1, 2}));
+  End(call_id, agent::Payload("{}"));
+  EXPECT_TRUE(plane.connected());
+  EXPECT_EQ(OutcomeOf(call_id).class_(), v1::RESULT);
+  SendSettle(call_id);
+  EXPECT_FALSE(plane.connected());
+  loop.RunFor(absl::Milliseconds(200));
+  EXPECT_EQ(plane.dials, 2);
+}
+
+TEST_F(UplinkLink, GoAwayWaitsForCallsNoLongerThanItsGrace) {
   StartLinked();
   const std::string call_id = Begin('a');
   agent->call_observer().OnProgress(call_id, "{\"progress\":1}");
   v1::ServerItem item;
   item.mutable_go_away()->set_grace_ms(1'000);
   plane.Send(item);
-  loop.RunReady();
-  EXPECT_FALSE(plane.connected());
+  loop.RunFor(absl::Milliseconds(900));
+  EXPECT_EQ(plane.dials, 1);
   EXPECT_EQ(Numbers(call_id), (std::vector<uint64_t>{1, 2}));
-  loop.RunFor(absl::Milliseconds(200));
+  loop.RunFor(absl::Milliseconds(300));
   EXPECT_EQ(plane.dials, 2);
 }
 
