@@ -64,6 +64,7 @@ absl::Status ReadAgentSettings(core::Settings& settings, AgentSettings* out) {
   settings.Read("queue.late_max", &out->seat.late_max);
   settings.Read("queue.silence_max", &out->seat.silence_max);
   settings.Read("seats.empty_life", &out->empty_seat_life);
+  settings.Read("seats.drain", &out->drain);
 
   std::string transport = "auto";
   settings.ReadChoice("backend.transport", &transport, kTransports);

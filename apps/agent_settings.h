@@ -22,6 +22,7 @@ struct AgentSettings : ProgramSettings {
   agent::SeatLimits seat;
   absl::Duration keepalive = absl::Seconds(5);
   absl::Duration empty_seat_life = absl::Hours(1);
+  absl::Duration drain = absl::Seconds(10);  // what runs has so long at an orderly end
   uint64_t spool_bytes_max = 1ull << 30;
   SeatRoster::Transport transport = SeatRoster::Transport::kAuto;
   // One server to serve, as by --name and --url or a command. The command is a shell's.

@@ -79,6 +79,43 @@ class ReadyLine {
   core::Timer timer_;
 };
 
+// The orderly end: what runs gets `grace` to finish, then the backends end, then the links.
+class Ending {
+ public:
+  Ending(core::AsioEventLoop& loop, agent::Agent& agent, SeatRoster& roster, absl::Duration grace)
+      : loop_(loop), agent_(agent), roster_(roster), grace_(grace) {}
+
+  void Begin() {
+    agent_.Drain();
+    core::LogInfo("stopping",
+                  {{"grace", absl::FormatDuration(grace_)}, {"calls", agent_.gauges().running}});
+    over_ = loop_.Now() + grace_;
+    Check();
+  }
+
+ private:
+  void Check() {
+    constexpr absl::Duration kToWrite = absl::Seconds(2);
+    if (agent_.gauges().running == 0) {
+      // The links first: the control planes find seats that are away, not dead, and keep what
+      // waits.
+      return agent_.Stop(kToWrite, [this] { roster_.Stop([this] { loop_.Stop(); }); });
+    }
+    if (loop_.Now() >= over_) {
+      // The links last: how these calls end is told.
+      return roster_.Stop([this] { agent_.Stop(kToWrite, [this] { loop_.Stop(); }); });
+    }
+    timer_ = loop_.After(absl::Milliseconds(20), [this] { Check(); });
+  }
+
+  core::AsioEventLoop& loop_;
+  agent::Agent& agent_;
+  SeatRoster& roster_;
+  const absl::Duration grace_;
+  absl::Time over_;
+  core::Timer timer_;
+};
+
 // The server that the settings name, unless the command line has named one.
 void TakeBackend(const AgentSettings& settings, Options* options) {
   options->name = settings.backend_name;
@@ -173,10 +210,8 @@ int Serve(const Options& options, AgentSettings settings, EffectiveSettings effe
   ReadyLine ready(loop, agent);
   Reload reload(options, roster, std::move(effective));
   auto hangups = OnHangup(loop, [&reload] { reload.Run(); });
-  auto signals = OnTermination(loop, [&] {
-    core::LogInfo("stopping");
-    roster.Stop([&] { agent.Stop(absl::Seconds(2), [&] { loop.Stop(); }); });
-  });
+  Ending ending(loop, agent, roster, settings.drain);
+  auto signals = OnTermination(loop, [&ending] { ending.Begin(); });
   auto watchdog = WatchLoop(loop, settings.watchdog);
   if (*admin != nullptr) (*admin)->Serve(*watchdog);
   loop.Run();

@@ -80,8 +80,10 @@ uint64_t Agent::known_incarnation(const std::string& seat_id) const {
   return impl_->journal.known_incarnation(seat_id);
 }
 
+void Agent::Drain() { impl_->desk.Drain(); }
+
 void Agent::Stop(absl::Duration grace, absl::AnyInvocable<void()> done) {
-  impl_->desk.Drain();
+  Drain();
   impl_->links.Stop(grace, std::move(done));
 }
 

@@ -134,6 +134,9 @@ class Agent final {
   // Never below what a control plane has reported for that seat (Welcome.last_incarnation).
   uint64_t known_incarnation(const std::string& seat_id) const;
 
+  // The first step of an orderly end: takes no further calls and lets those go that wait, which
+  // their control planes send again to whoever comes after us. What runs, runs on (gauges()).
+  void Drain();
   // Orderly end: closes the links after what is queued has been written, bounded by `grace`.
   void Stop(absl::Duration grace, absl::AnyInvocable<void()> done);
 

@@ -111,10 +111,8 @@ void CallDesk::Recover() {
 // ---- taking a call ------------------------------------------------------------------------------
 
 void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
-  if (Call* known = Find(dispatch.call_id())) {
-    if (!AcceptKnown(port, *known, dispatch)) return;
-    Forget(*known);
-  } else if (!CheckTombstone(port, dispatch)) {
+  Call* known = Find(dispatch.call_id());
+  if (known != nullptr ? !AcceptKnown(port, *known, dispatch) : !CheckTombstone(port, dispatch)) {
     return;
   }
   const bool chunked = dispatch.params().content_case() == v1::Body::kSize;
@@ -124,6 +122,7 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
     return Reject(port, dispatch, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED,
                   "the agent is stopping");
   }
+  if (known != nullptr) Forget(*known);
   if (surroundings_.FindSeat(dispatch.seat_id()) == nullptr) {
     return Reject(port, dispatch, v1::REJECTED, v1::SEAT_UNKNOWN, v1::NOT_STARTED,
                   fmt::format("the agent has no seat '{}'", dispatch.seat_id()));
@@ -157,6 +156,18 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
     ++collecting_count_;
   } else {
     Submit(call, Payload(std::move(*dispatch.mutable_params()->mutable_inline_())));
+  }
+}
+
+void CallDesk::Drain() {
+  draining_ = true;
+  for (Call* call : InOrder()) {
+    if (call->started || call->ended) continue;
+    // Missing in the next inventory and never started: the control plane sends it again.
+    const std::string call_id = call->call_id;
+    Seat* seat = call->collecting == nullptr ? surroundings_.FindSeat(call->seat_id) : nullptr;
+    Forget(*call);
+    if (seat != nullptr) seat->Cancel(call_id, v1::Cancel::ADMIN);
   }
 }
 

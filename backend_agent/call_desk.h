@@ -82,8 +82,8 @@ class CallDesk final : public CallObserver {
   void OnAck(Port& port, const v1::Ack& ack);
   void OnSettle(Port& port, const v1::Settle& settle);
   void OnVerdict(Port& port, const v1::Verdict& verdict);
-  // No further calls are taken: REJECTED, "draining".
-  void Drain() { draining_ = true; }
+  // No further calls are taken: REJECTED, "draining". Those that wait are forgotten.
+  void Drain();
 
   // What parameters have been consumed; then events, round robin over the calls.
   void FillAcks(Port& port, FrameBuilder& frame);

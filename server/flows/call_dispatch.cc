@@ -201,6 +201,17 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   Arm(call);
 }
 
+void CallFlow::AwaitSeat(LiveCall& call) {
+  call.sent_at = absl::InfiniteFuture();
+  call.have_n = call.acked_n = 0;
+  call.event_body = {};
+  call.outcome_seen = false;
+  call.step = CallStep::kWaiting;
+  waiting_[call.seat_id].push_back(call.order);
+  SetPhase(call, v1::CALL_CONNECTING, "the seat's agent is stopping; waiting for it to come back");
+  NoteSoon(call);
+}
+
 // ---- links that come and go ---------------------------------------------------------------------
 
 void CallFlow::OnLinkDown(const std::string& agent_id) {

@@ -299,6 +299,10 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
   } else {
     call.have_n = event.n();
   }
+  if (outcome.reason() == v1::DRAINING && !call.ended && !call.ever_started &&
+      call.cancel_by == absl::InfiniteFuture()) {
+    return AwaitSeat(call);
+  }
   const bool gone = outcome.class_() == v1::LOST && outcome.reason() >= v1::AGENT_RESTARTED &&
                     outcome.reason() <= v1::BACKEND_CONNECTION_LOST;
   const absl::Duration delay = RetryDelay(call.attempt);

@@ -154,6 +154,8 @@ class CallFlow final : public AgentCalls {
   // call_dispatch.cc
   void Send(LiveCall& call);
   void Retry(LiveCall& call, absl::Duration delay, const std::string& why);
+  // The agent has not taken it because it is stopping: it is sent to whoever comes next.
+  void AwaitSeat(LiveCall& call);
   // What the call ran on is gone: may it be sent again? Counts those that have had all attempts.
   bool MayRetry(const LiveCall& call, absl::Duration delay);
   absl::Duration RetryDelay(uint32_t attempt);

@@ -131,6 +131,18 @@ def test_a_drained_bridge_finishes_its_calls(behind):
     assert bridge.process.wait(10) == 0
 
 
+def test_a_drained_control_plane_finishes_the_calls_of_a_bridge_of_its_own(behind):
+    bridge = behind.start_bridge()
+    client = behind.client(port=bridge.port)
+    headers = client._headers() | {"Accept": "application/json"}
+    client._headers = lambda: headers  # an answer that cannot be resumed
+    call = client.start_call("count", {"id": "plain", "ms": 2000}, timeout=30)
+    behind.wait_begun("plain")
+    assert behind.control_plane.terminate() == 0
+    assert call.result(10).text == "counted plain"
+    assert behind.begun("plain") == 1
+
+
 def test_a_second_control_plane_serves_when_the_first_is_away(behind):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -99,6 +99,35 @@ def test_restarted_agent_tells_unknown_and_does_not_run_again(counting):
     assert counting.begun("unknown") == 1
 
 
+def test_orderly_restart_of_the_agent_finishes_what_runs_and_the_rest_runs_after_it(stage):
+    stage.start_control_plane()
+    stage.start_agent()
+    gate = stage.folder / "gate"
+    running = stage.client().start_call("count", {"id": "running", "gate": str(gate)}, timeout=60)
+    stage.wait_begun("running")
+    queued = stage.client().start_call("echo", {"text": "in the queue"}, timeout=60)
+    stage.agent.signal(signal.SIGTERM)
+    stage.agent.wait_for("stopping")
+    late = stage.client().start_call("echo", {"text": "too late"}, timeout=60)
+    gate.touch()
+    assert running.result(30).text == "counted running"
+    assert stage.agent.process.wait(20) == 0
+    stage.restart_agent()
+    assert queued.result(30).text == "in the queue"
+    assert late.result(30).text == "too late"
+    assert stage.begun("running") == 1
+
+
+def test_orderly_end_of_the_agent_waits_for_what_runs_no_longer_than_its_drain(stage):
+    stage.start_control_plane()
+    stage.start_agent(seats__drain="500ms")
+    call = stage.client().start_call("count", {"id": "endless", "ms": 60_000}, timeout=60)
+    stage.wait_begun("endless")
+    assert stage.agent.terminate() == 0
+    error = call.result(10).error
+    assert (error["data"]["reason"], error["data"]["certainty"]) == ("dcc_exited", "unknown")
+
+
 def test_cut_of_eight_seconds_loses_and_repeats_nothing(stage, hole):
     stage.start_control_plane(budgets__heavy_call="40s")
     path = hole()

@@ -316,6 +316,24 @@ TEST_F(UplinkCalls, HigherAttemptRunsOnlyIfTheFormerCannotHaveRunOrTheCallIsIdem
   EXPECT_EQ(seat.submitted.size(), 3u) << "attempt 2 never started";
 }
 
+TEST_F(UplinkCalls, InADrainOnlyWhatRunsGoesOn) {
+  StartLinked();
+  const std::string running = Begin('a');
+  Send(MakeDispatch('b'));
+  agent->Drain();
+  loop.RunReady();
+  EXPECT_EQ(seat.cancelled, std::vector<std::string>{CallIdOf('b')});
+  EXPECT_TRUE(Events(CallIdOf('b')).empty()) << "missing in the next inventory it is sent again";
+  EXPECT_FALSE(agent->call_observer().OnStarting(CallIdOf('b'), 3));
+  Send(MakeDispatch('c'));
+  EXPECT_EQ(OutcomeOf(CallIdOf('c')).reason(), v1::DRAINING);
+  EXPECT_EQ(OutcomeOf(CallIdOf('c')).certainty(), v1::NOT_STARTED);
+  EXPECT_EQ(agent->gauges().running, 1u);
+  End(running, agent::Payload("{}"));
+  EXPECT_EQ(OutcomeOf(running).class_(), v1::RESULT);
+  EXPECT_EQ(agent->gauges().running, 0u);
+}
+
 TEST_F(UplinkCalls, WithoutAJournalNothingStarts) {
   StartLinked();
   Send(MakeDispatch('a'));

@@ -298,6 +298,36 @@ TEST_F(FlowsTest, ANewProcessOfTheSeatEndsWhatRanInTheFormerOne) {
   EXPECT_EQ(caller->outcome().certainty(), v1::UNKNOWN);
 }
 
+TEST_F(FlowsTest, ACallThatAStoppingAgentDoesNotTakeIsSentToTheNext) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Finish(call, 1, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(caller->outcomes().empty());
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch));
+  agent->Cut();
+  loop.RunFor(absl::Seconds(5));
+  auto back = Link("boot-2");
+  const v1::Dispatch again = back->TakeDispatch();
+  EXPECT_EQ(again.call_id(), call.call_id());
+  EXPECT_EQ(again.attempt(), 1u);
+  back->Started(again);
+  back->Result(again, 2);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(FlowsTest, ACallWhoseStoppedAgentStaysAwayIsToldThatItNeverStarted) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  agent->Finish(agent->TakeDispatch(), 1, v1::REJECTED, v1::DRAINING, v1::NOT_STARTED);
+  loop.RunReady();
+  agent->Cut();
+  loop.RunFor(absl::Minutes(11));
+  EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
+}
+
 TEST_F(FlowsTest, ASessionIsToldOnceThatItsSeatHasBeenRestarted) {
   auto agent = Link();
   const std::string session = OpenSession();
