@@ -119,8 +119,9 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   dispatch.set_attempt(call->attempt);
   dispatch.set_owner_term(plane_.term);
   dispatch.set_seat_id(call->seat_id);
-  // What has been waiting through a restart of its DCC is sent again, into whichever is there.
-  dispatch.set_expect_incarnation(first ? call->expect_incarnation : 0);
+  // What was meant for one process of the DCC does not reach another because the agent was
+  // restarted meanwhile; only another attempt goes into whichever is there.
+  dispatch.set_expect_incarnation(call->attempt == 1 ? call->expect_incarnation : 0);
   dispatch.set_method(request.method());
   if (call->params != nullptr) {
     dispatch.mutable_params()->set_size(call->params->size());

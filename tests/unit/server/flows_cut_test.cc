@@ -328,6 +328,19 @@ TEST_F(FlowsTest, ACallWhoseStoppedAgentStaysAwayIsToldThatItNeverStarted) {
   EXPECT_EQ(caller->outcome().certainty(), v1::NOT_STARTED);
 }
 
+TEST_F(FlowsTest, WhatWaitedForTheFormerProcessIsSentAgainForThatOneOnly) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_EQ(call.expect_incarnation(), 1u);
+  agent->Queued(call, 1, 2);
+  loop.RunReady();
+  agent->Cut();
+  loop.RunReady();
+  auto back = Link("boot-2", 1, "journal-1", {}, 2);
+  EXPECT_EQ(back->TakeDispatch().expect_incarnation(), 1u) << "another process, another scene";
+}
+
 TEST_F(FlowsTest, ASessionIsToldOnceThatItsSeatHasBeenRestarted) {
   auto agent = Link();
   const std::string session = OpenSession();
