@@ -54,7 +54,7 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   const absl::Duration patience = as_task ? core_.config.task_after : core_.config.envelope_after;
   const absl::Duration job_after =
       std::max(patience - (core_.loop.Now() - started_), absl::ZeroDuration());
-  // Where no stream may be opened, its acceptance only tells the call's id.
+  // Where no stream may be opened, its acceptance only tells the call's id and its budgets.
   request.set_open_stream_after_ms(static_cast<uint64_t>(
       absl::ToInt64Milliseconds(may_stream_ ? core_.config.open_stream_after : job_after)));
   request.set_never_open_stream(!may_stream_ && !may_become_job);
@@ -152,7 +152,8 @@ void RequestExchange::AskNext() {
 
 void RequestExchange::Heard() {
   heard_ = core_.loop.Now();
-  Restart(std::min(hard_wait_, hard_at_ - heard_));
+  // Within its budgets a call may be silent.
+  Restart(hard_at_ == absl::InfiniteFuture() ? hard_wait_ : hard_at_ - heard_);
 }
 
 void RequestExchange::Reattach() {
@@ -173,8 +174,6 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   call_id_ = accepted.call_id();
   if (accepted.hard_ms() != 0) {
     hard_at_ = heard_ + core::FromMillis(accepted.hard_ms()) + core_.config.hard_margin;
-    hard_wait_ =
-        std::max(hard_wait_, core_.config.hard_wait + core::FromMillis(accepted.long_run_ms()));
     Heard();
   }
   if (left_) return CancelLeft();

@@ -114,7 +114,11 @@ void CallFlow::OnTimer(uint64_t order) {
   }
   if (now >= call.accept_at) {
     call.accept_at = absl::InfiniteFuture();
-    if (OpenStream(call)) ShowStatus(call);
+    if (OpenStream(call)) {
+      ShowStatus(call);
+    } else if (call.source != nullptr) {
+      call.source->Accept(AcceptanceOf(call));
+    }
   }
   if (now >= call.asks_by) EndAsksOfTheGone(call);
   if (now >= call.note_at) NoteQueue(call);

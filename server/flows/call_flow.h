@@ -209,6 +209,8 @@ class CallFlow final : public AgentCalls {
   void TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled);
   void Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params);
   bool OpenStream(LiveCall& call);
+  // What whoever waits for it is told to know how long that may take.
+  v1::Accepted AcceptanceOf(const LiveCall& call) const;
   void Append(LiveCall& call, StreamItem item);
   void WakeReader(LiveCall& call);
   void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});

@@ -48,13 +48,18 @@ bool CallFlow::OpenStream(LiveCall& call) {
     durable_.Announce(*stream);
   }
   ShowStatus(call);
+  call.source->Accept(std::move(stream), plane_.term, AcceptanceOf(call));
+  return true;
+}
+
+v1::Accepted CallFlow::AcceptanceOf(const LiveCall& call) const {
   v1::Accepted accepted;
+  accepted.set_call_id(call.id.str());
   accepted.set_hard_ms(core::ToMillis(call.hard_at - Now()));
   if (call.run_budget > plane_.config.budgets.heavy_call) {
     accepted.set_long_run_ms(core::ToMillis(call.run_budget));
   }
-  call.source->Accept(std::move(stream), plane_.term, std::move(accepted));
-  return true;
+  return accepted;
 }
 
 void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params) {

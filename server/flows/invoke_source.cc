@@ -27,13 +27,17 @@ void InvokeSource::LetGo() {
 }
 
 void InvokeSource::Accept(std::shared_ptr<Stream> stream, uint64_t term, v1::Accepted accepted) {
-  accepted.set_call_id(call_.str());
   if (!stream->session_id.empty()) {
     accepted.mutable_id()->set_stream(stream->number);
     accepted.mutable_id()->set_term(term);
   }
   accepted_ = std::move(accepted);
   tail_.Attach(std::move(stream), {term, 0}, this);
+  MarkReady();
+}
+
+void InvokeSource::Accept(v1::Accepted accepted) {
+  accepted_ = std::move(accepted);
   MarkReady();
 }
 

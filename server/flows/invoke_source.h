@@ -23,6 +23,8 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   // ---- for CallFlow ----
   // The stream is open; the call's events are read from it. `accepted` says all but its id.
   void Accept(std::shared_ptr<Stream> stream, uint64_t term, v1::Accepted accepted);
+  // There is none and will be none.
+  void Accept(v1::Accepted accepted);
   // Only the newest waits.
   void SetStatus(v1::CallStatus status);
   // Without a stream.

@@ -143,6 +143,16 @@ def test_a_drained_control_plane_finishes_the_calls_of_a_bridge_of_its_own(behin
     assert behind.begun("plain") == 1
 
 
+def test_a_silent_call_within_its_budgets_is_not_ended_by_a_bridge_that_cannot_know_them(behind):
+    bridge = behind.start_bridge(bridge__hard_wait="2s", bridge__envelope_after="1s")
+    streamed, plain = behind.client(port=bridge.port), behind.client(port=bridge.port)
+    headers = plain._headers() | {"Accept": "application/json"}
+    plain._headers = lambda: headers
+    calls = [client.start_call("count", {"id": name, "ms": 4000}, timeout=60)
+             for client, name in ((streamed, "streamed"), (plain, "plain"))]
+    assert [call.result(60).text for call in calls] == ["counted streamed", "counted plain"]
+
+
 def test_a_second_control_plane_serves_when_the_first_is_away(behind):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

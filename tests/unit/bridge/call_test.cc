@@ -347,18 +347,34 @@ TEST_F(Calls, EndWhenAllTheirBudgetsAreOverWhateverIsToldMeanwhile) {
   EXPECT_TRUE(answer->ended);
 }
 
-TEST_F(Calls, OfAToolThatMayRunForLongMayBeSilentAsLong) {
-  Restart({.hard_wait = absl::Seconds(30)});
+TEST_F(Calls, MayBeSilentWithinTheirBudgets) {
+  Restart({.hard_wait = absl::Seconds(30), .hard_margin = absl::Seconds(5)});
   session_.clear();
-  const Answer answer = Call();
+  const Answer streamed = Call();
   v1::InvokeEvent accepted = Accepted(5);
-  accepted.mutable_accepted()->set_hard_ms(3'700'000);
-  accepted.mutable_accepted()->set_long_run_ms(3'600'000);
+  accepted.mutable_accepted()->set_hard_ms(3'600'000);
+  Push(accepted);
+  // A client that takes no streams is answered with the outcome; its call's budgets come alone.
+  const Answer plain =
+      Send("POST", "/mcp/maya-1",
+           {{"Host", "localhost"},
+            {"Content-Type", "application/json"},
+            {"Accept", "application/json"},
+            {"Mcp-Session-Id", session_}},
+           R"({"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b"}})");
+  EXPECT_TRUE(plane_.invokes.back().request.never_open_stream());
+  EXPECT_EQ(plane_.invokes.back().request.open_stream_after_ms(), 45'000u);
+  loop_.RunFor(absl::Seconds(29));
+  accepted.mutable_accepted()->clear_id();
   Push(accepted);
   loop_.RunFor(absl::Minutes(59));
-  EXPECT_FALSE(answer->ended);
-  loop_.RunFor(absl::Minutes(2));
-  EXPECT_TRUE(answer->ended);
+  EXPECT_FALSE(streamed->ended);
+  EXPECT_EQ(plain->status, 0);
+  loop_.RunFor(absl::Minutes(1));
+  EXPECT_NE(streamed->body.find(R"("reason":"hard_timer","certainty":"unknown")"),
+            std::string::npos);
+  loop_.RunFor(absl::Minutes(1));
+  EXPECT_NE(plain->body.find(R"("reason":"hard_timer","certainty":"unknown")"), std::string::npos);
 }
 
 TEST_F(Calls, LostBeforeTheirStreamSayWhetherTheyMayHaveRun) {

@@ -431,6 +431,8 @@ TEST_F(Listening, IsBoundedInAllAndPerSession) {
   EXPECT_EQ(Get(b)->status, 503);
   const Answer call = PostIn(b, CallTool("maya.1f2e3d4c.bake"));
   // Accepted only to become a job, which is plain JSON.
+  plane_.calls.emplace_back().set_call_id("id");
+  plane_.calls.back().set_phase(v1::CALL_WAITING);
   EXPECT_EQ(plane_.invokes.back().request.open_stream_after_ms(), 45'000u);
   plane_.invokes.back().script->Push(Accepted(5));
   loop_.RunFor(absl::Seconds(46));

@@ -258,6 +258,30 @@ TEST_F(FlowsTest, WhoIsAcceptedIsToldHowLongTheCallMayTake) {
   EXPECT_EQ(longer->accepted()->long_run_ms(), 200'000u);
 }
 
+TEST_F(FlowsTest, WhoWantsNoStreamIsToldHowLongTheCallMayTakeToo) {
+  auto agent = Link();
+  auto request = Call(OpenSession());
+  request.set_queue_ms(20'000);
+  request.set_run_ms(200'000);
+  request.set_open_stream_after_ms(5'000);
+  request.set_never_open_stream(true);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":1})");
+  loop.RunFor(absl::Milliseconds(4'999));
+  EXPECT_TRUE(caller->events.empty());
+  loop.RunFor(absl::Milliseconds(1));
+  ASSERT_TRUE(caller->accepted());
+  EXPECT_EQ(caller->accepted()->call_id(), call.call_id());
+  EXPECT_FALSE(caller->accepted()->has_id());
+  EXPECT_EQ(caller->accepted()->hard_ms(), 225'000u);
+  agent->Result(call, 3);
+  loop.RunReady();
+  EXPECT_EQ(caller->events.size(), 2u);
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
 TEST_F(FlowsTest, ACallerThatVanishesCancelsItsCallWhenItSaidSo) {
   auto agent = Link();
   auto request = Call(OpenSession());

@@ -111,6 +111,7 @@ TEST_F(FlowsTest, DropsEventsOfACallThatNeverOpensAStream) {
   auto agent = Link();
   auto request = Call(OpenSession());
   request.set_never_open_stream(true);
+  request.set_open_stream_after_ms(0);
   auto caller = Invoke(request);
   const v1::Dispatch call = agent->TakeDispatch();
   agent->Progress(call, 1, R"({"progress":1})");
