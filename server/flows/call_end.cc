@@ -77,8 +77,9 @@ absl::Time CallFlow::BudgetAt(const LiveCall& call) const {
 
 void CallFlow::Arm(LiveCall& call) {
   if (call.ended) return;
-  const absl::Time next = std::min({call.hard_at, call.accept_at, call.retry_at, call.note_at,
-                                    call.cancel_by, call.exit_by, call.asks_by, BudgetAt(call)});
+  const absl::Time next =
+      std::min({call.hard_at, call.accept_at, call.retry_at, call.note_at, call.cancel_by,
+                call.exit_by, call.asks_by, call.status_at, BudgetAt(call)});
   // One that fires too early looks again; so a deadline that moves away costs nothing here.
   if (call.timer.pending() && call.timer_at <= next) return;
   call.timer_at = next;
@@ -120,6 +121,7 @@ void CallFlow::OnTimer(uint64_t order) {
       call.source->Accept(AcceptanceOf(call));
     }
   }
+  if (now >= call.status_at) ShowStatus(call);
   if (now >= call.asks_by) EndAsksOfTheGone(call);
   if (now >= call.note_at) NoteQueue(call);
   if (now >= call.retry_at) Send(call);
@@ -420,7 +422,6 @@ void CallFlow::Forget(LiveCall& call) {
     durable_.Put(StoreKey::OfCall(call.id), "");
   }
   ended_.erase(order);
-  held_statuses_.erase(order);
   by_id_.erase(call.id);
   calls_.erase(order);
 }
@@ -519,10 +520,6 @@ bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
 }
 
 void CallFlow::Sweep() {
-  for (const uint64_t order : std::exchange(held_statuses_, {})) {
-    auto found = calls_.find(order);
-    if (found != calls_.end()) ShowStatus(*found->second);
-  }
   std::vector<CallId> delivered;
   for (const uint64_t order : ended_) {
     LiveCall& call = *calls_.at(order);

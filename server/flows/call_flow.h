@@ -63,7 +63,7 @@ class CallFlow final : public AgentCalls {
   void SuspendSession(Session& session);
   // Requests to clients that are not answered, of all calls.
   size_t open_asks() const;
-  // Statuses that were held back, and streams whose grace is over.
+  // Streams whose grace is over.
   void Sweep();
   // What is known of the open calls and their streams goes to the store: an orderly end follows.
   void PutAll();
@@ -266,8 +266,7 @@ class CallFlow final : public AgentCalls {
   Calls calls_;  // in the order of their start
   absl::flat_hash_map<CallId, LiveCall*> by_id_;
   std::map<std::string, std::vector<uint64_t>, std::less<>> waiting_;  // by seat
-  std::set<uint64_t> ended_;          // ended calls that are not delivered yet
-  std::set<uint64_t> held_statuses_;  // calls with a status to be shown at the next sweep
+  std::set<uint64_t> ended_;  // ended calls that are not delivered yet
   core::Lifetime lifetime_;
 };
 

@@ -99,11 +99,13 @@ void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message
   if (Now() >= call.last_status + LiveCall::kStatusEvery) {
     ShowStatus(call);
   } else {
-    held_statuses_.insert(call.order);
+    call.status_at = call.last_status + LiveCall::kStatusEvery;
+    Arm(call);
   }
 }
 
 void CallFlow::ShowStatus(LiveCall& call) {
+  call.status_at = absl::InfiniteFuture();
   const Execution* record = plane_.executions.Find(call.id);
   if (call.ended || call.source == nullptr || record == nullptr) return;
   call.last_status = Now();

@@ -142,7 +142,7 @@ struct LiveCall {
   std::optional<std::pair<uint64_t, std::string>> held_progress;  // the newest of it
 
   absl::Time last_status = absl::InfinitePast();
-  bool status_waiting = false;
+  absl::Time status_at = absl::InfiniteFuture();  // the newest that is not shown yet is, then
 
   core::Timer timer;
   absl::Time timer_at = absl::InfiniteFuture();

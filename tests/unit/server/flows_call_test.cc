@@ -258,6 +258,35 @@ TEST_F(FlowsTest, WhoIsAcceptedIsToldHowLongTheCallMayTake) {
   EXPECT_EQ(longer->accepted()->long_run_ms(), 200'000u);
 }
 
+TEST_F(FlowsTest, StatesAreToldOnceASecondTheNewestOfEach) {
+  auto agent = Link();
+  auto caller = Streamed(OpenSession());
+  const auto told = [&caller] {
+    std::vector<v1::CallStatus> statuses;
+    for (const v1::InvokeEvent& event : caller->events) {
+      if (event.has_status()) statuses.push_back(event.status());
+    }
+    return statuses;
+  };
+  const v1::Dispatch call = agent->TakeDispatch();
+  const size_t at_first = told().size();
+  loop.RunFor(absl::Milliseconds(900));
+  agent->Queued(call, 1, 2);
+  loop.RunFor(absl::Milliseconds(50));
+  agent->Queued(call, 2, 1);
+  loop.RunFor(absl::Milliseconds(49));
+  EXPECT_EQ(told().size(), at_first);
+  loop.RunFor(absl::Milliseconds(1));
+  ASSERT_EQ(told().size(), at_first + 1);
+  EXPECT_EQ(told().back().ahead(), 1u);
+  agent->Started(call, 3);
+  loop.RunFor(absl::Milliseconds(999));
+  EXPECT_EQ(told().size(), at_first + 1);
+  loop.RunFor(absl::Milliseconds(1));
+  ASSERT_EQ(told().size(), at_first + 2);
+  EXPECT_EQ(told().back().phase(), v1::CALL_WAITING);
+}
+
 TEST_F(FlowsTest, WhoWantsNoStreamIsToldHowLongTheCallMayTakeToo) {
   auto agent = Link();
   auto request = Call(OpenSession());
