@@ -50,6 +50,7 @@ class CallDesk final : public CallObserver {
     friend class CallDesk;
     std::string plane_;    // control plane at the other end
     uint32_t window_ = 0;  // first window of a call, as agreed
+    uint64_t result_bytes_max_ = 0;
     std::deque<Call*> ready_;
     std::vector<std::string> acks_due_;
   };
@@ -150,7 +151,8 @@ class CallDesk final : public CallObserver {
     uint64_t params_size = 0;
     uint32_t params_crc = 0;
     std::string backend_job;
-    CallSpec spec;  // until it is submitted
+    uint64_t result_bytes_max = UINT64_MAX;  // that its owner takes
+    CallSpec spec;                           // until it is submitted
     std::unique_ptr<Collecting> collecting;
     std::map<uint64_t, AnswerInPieces> answers;  // by ask_n
     bool started = false;
@@ -187,6 +189,7 @@ class CallDesk final : public CallObserver {
   void OnAnswerChunk(Port& port, Call& call, const v1::Chunk& chunk);
   void Submit(Call& call, Payload params);
   v1::CancelAck::Effect CancelCall(Call& call, v1::Cancel::Why why);
+  static void CheckSize(const Call& call, CallEnd& end);
   void AddOutcome(Call& call, CallEnd end);
   // The call is over; its result may be in memory until it is settled.
   void Hold(Call& call);

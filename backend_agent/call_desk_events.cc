@@ -104,9 +104,23 @@ void CallDesk::OnAskCancelled(const std::string& call_id, uint64_t ask, std::str
   MakeReady(*call);
 }
 
+// The backends keep to the agent's own limit; the control plane's may be less.
+void CallDesk::CheckSize(const Call& call, CallEnd& end) {
+  if (end.body.size() <= call.result_bytes_max) return;
+  const uint64_t size = end.body.size();
+  end.outcome_class = v1::LOST;
+  end.reason = v1::RESULT_TOO_LARGE;
+  end.body = {};
+  end.facts = {};
+  end.facts.set_detail(fmt::format(
+      "the answer has {} bytes, the control plane takes {} (limits.result_bytes_max); the tool ran",
+      size, call.result_bytes_max));
+}
+
 void CallDesk::OnEnd(const std::string& call_id, CallEnd end) {
   Call* call = Find(call_id);
   if (call == nullptr || call->ended) return;
+  CheckSize(*call, end);
   ReleaseQueuedBytes(*call);
   call->ended = true;
   CountEnd(end);
@@ -124,6 +138,7 @@ void CallDesk::OnLateEnd(const std::string& call_id, CallEnd end) {
   Call* call = Find(call_id);
   if (call == nullptr || !call->late_pending) return;
   call->late_pending = false;
+  CheckSize(*call, end);
   LogEnd("call_ended_late", *call, end);
   AddOutcome(*call, std::move(end));
 }

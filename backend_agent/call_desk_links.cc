@@ -44,6 +44,8 @@ void CallDesk::OnLinked(Port& port, const v1::Welcome& welcome) {
 
 void CallDesk::OnSettings(Port& port, const v1::LinkLimits& limits) {
   port.window_ = limits.window() != 0 ? limits.window() : limits_.window;
+  port.result_bytes_max_ =
+      limits.result_bytes_max() != 0 ? limits.result_bytes_max() : limits_.result_bytes_max;
 }
 
 void CallDesk::OnUnlinked(Port& port) {
@@ -72,6 +74,7 @@ void CallDesk::OnUnlinked(Port& port) {
 void CallDesk::Bind(Call& call, Port& port, uint64_t have_n, uint64_t have_offset) {
   if (call.port != &port) Unbind(call);
   call.port = &port;
+  call.result_bytes_max = port.result_bytes_max_;
   call.outbox.Attach(have_n, have_offset, port.window_);
   MakeReady(call);
 }

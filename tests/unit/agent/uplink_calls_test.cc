@@ -316,6 +316,22 @@ TEST_F(UplinkCalls, HigherAttemptRunsOnlyIfTheFormerCannotHaveRunOrTheCallIsIdem
   EXPECT_EQ(seat.submitted.size(), 3u) << "attempt 2 never started";
 }
 
+TEST_F(UplinkCalls, ResultsLargerThanTheControlPlaneTakesAreToldToBeTooLarge) {
+  welcome.mutable_limits()->set_result_bytes_max(100);
+  StartLinked();
+  End(Begin('a'), agent::Payload(std::string(100, ' ')));
+  EXPECT_EQ(OutcomeOf(CallIdOf('a')).class_(), v1::RESULT);
+  End(Begin('b'), agent::Payload(std::string(101, ' ')));
+  const v1::Outcome outcome = OutcomeOf(CallIdOf('b'));
+  EXPECT_EQ(outcome.class_(), v1::LOST);
+  EXPECT_EQ(outcome.reason(), v1::RESULT_TOO_LARGE);
+  EXPECT_EQ(outcome.certainty(), v1::FINISHED);
+  EXPECT_EQ(outcome.facts().size(), 0u);
+  EXPECT_EQ(outcome.facts().detail(),
+            "the answer has 101 bytes, the control plane takes 100 (limits.result_bytes_max); the "
+            "tool ran");
+}
+
 TEST_F(UplinkCalls, InADrainOnlyWhatRunsGoesOn) {
   StartLinked();
   const std::string running = Begin('a');
