@@ -149,6 +149,7 @@ void AgentDirectory::Decide(AgentSession& session, Agent& agent) {
   if (former == nullptr) return Admit(session, agent);
   if (agent.info.boot_id == session.hello().boot_id()) {
     if (session.hello().link_epoch() > agent.info.epoch) return Admit(session, agent);
+    ++agent.info.refused;
     return session.Refuse(v1::Refused::BAD_OPENING,
                           fmt::format("link epoch {} is not above {}, the one linked now",
                                       session.hello().link_epoch(), agent.info.epoch),
@@ -161,7 +162,8 @@ void AgentDirectory::Decide(AgentSession& session, Agent& agent) {
         auto known = agents_.find(agent_id);
         if (opening == sessions_.end() || known == agents_.end()) return;
         if (!alive) return Admit(*opening->second, known->second);
-        const AgentInfo& owner = known->second.info;
+        AgentInfo& owner = known->second.info;
+        ++owner.refused;
         opening->second->Refuse(
             v1::Refused::IDENTITY_IN_USE,
             fmt::format("agent id '{}' is in use by {} pid {}: a cloned state folder? "
@@ -233,6 +235,7 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   AgentSession* link = std::exchange(agent.info.link, nullptr);
   if (link == nullptr) return;
   agent.info.last_heard = link->last_heard();
+  agent.info.last_loss = std::string(core::Message(why));
   --linked_;
   const LinkDrop drop = link->silent()                             ? LinkDrop::kSilent
                         : why.code() == absl::StatusCode::kAborted ? LinkDrop::kTakenOver

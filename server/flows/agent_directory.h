@@ -66,6 +66,8 @@ struct AgentInfo {
   std::map<std::string, std::string> labels;
   bool keeps_notices = false;  // until they are acknowledged
   uint64_t links = 0;          // accepted so far
+  uint64_t refused = 0;        // openings of its links that were not
+  std::string last_loss;       // why the last link ended
   absl::Time last_heard;
   absl::Time linked_at;
   AgentSession* link = nullptr;

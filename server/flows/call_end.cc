@@ -228,11 +228,16 @@ std::string CallFlow::Diagnostics(const LiveCall& call) const {
   const AgentInfo* agent = agents_->Find(call.agent_id);
   const Execution* record = plane_.executions.Find(call.id);
   core::JsonObject json;
+  json.String("call_start", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ",
+                                             absl::FromUnixMillis(plane_.UnixMs(call.created)),
+                                             absl::UTCTimeZone()));
   json.Int("call_age_ms", absl::ToInt64Milliseconds(Now() - call.created));
   if (agent != nullptr) {
     const absl::Time heard = agent->link != nullptr ? agent->link->last_heard() : agent->last_heard;
     json.Int("last_heartbeat_age_ms", absl::ToInt64Milliseconds(Now() - heard));
-    json.Int("reconnects", static_cast<int64_t>(agent->links) - 1);
+    json.Int("reconnects", std::max<int64_t>(0, static_cast<int64_t>(agent->links) - 1));
+    json.Int("reconnects_refused", static_cast<int64_t>(agent->refused));
+    if (!agent->last_loss.empty()) json.String("last_link_loss", agent->last_loss);
     json.Bool("linked", agent->link != nullptr);
   }
   json.String("session", call.request.session_id());
@@ -272,7 +277,8 @@ void CallFlow::EndOwn(LiveCall& call, v1::OutcomeClass outcome, v1::Reason reaso
   End(call, ending, std::move(told));
 }
 
-void CallFlow::LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool) const {
+void CallFlow::LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool,
+                      const std::string& diagnostics) const {
   if (!core::LogEnabled(core::LogLevel::kInfo)) return;
   const SeatRecord* seat = plane_.seats.Find(call.seat_id);
   const std::string_view trace = core::TraceIdOf(call.request.traceparent());
@@ -292,7 +298,8 @@ void CallFlow::LogEnd(const LiveCall& call, const Ending& ending, const std::str
        {"is_error", ending.is_error},
        {"queue_ms", ending.queue_ms},
        {"run_ms", ending.run_ms},
-       {"duration_ms", absl::ToInt64Milliseconds(Now() - call.created)}});
+       {"duration_ms", absl::ToInt64Milliseconds(Now() - call.created)},
+       {diagnostics.empty() ? "" : "diagnostics", diagnostics}});
 }
 
 void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome) {
@@ -311,7 +318,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
     call.body = {};
     return;
   }
-  LogEnd(call, ending, record == nullptr ? "" : record->tool);
+  LogEnd(call, ending, record == nullptr ? "" : record->tool, outcome.diagnostics());
   bool session_changed = false;
   if (Session* session = plane_.sessions.Find(call.request.session_id()); session && first) {
     session->calls.erase(call.order);

@@ -241,7 +241,8 @@ class CallFlow final : public AgentCalls {
               std::string message);
   // The call may be gone afterwards.
   void End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome);
-  void LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool) const;
+  void LogEnd(const LiveCall& call, const Ending& ending, const std::string& tool,
+              const std::string& diagnostics) const;
   v1::CallOutcome MakeOutcome(const LiveCall& call, const Ending& ending) const;
   std::string Diagnostics(const LiveCall& call) const;
   v1::Certainty CertaintyNow(const LiveCall& call) const;

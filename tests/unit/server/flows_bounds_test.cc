@@ -27,6 +27,15 @@ TEST_F(FlowsTest, HardTimerEndsACallThatBeganSoLateThatItsBudgetsDoNot) {
   EXPECT_EQ(caller->outcome().certainty(), v1::RUNNING);
   const std::string diagnostics = caller->outcome().diagnostics();
   EXPECT_NE(diagnostics.find(R"("call_age_ms":50000)"), std::string::npos) << diagnostics;
+  const absl::Time began = loop.WallNow() - absl::Seconds(50);
+  EXPECT_NE(diagnostics.find(
+                absl::FormatTime(R"("call_start":"%Y-%m-%dT%H:%M:)", began, absl::UTCTimeZone())),
+            std::string::npos)
+      << diagnostics;
+  EXPECT_NE(diagnostics.find(R"("reconnects":1,"reconnects_refused":0)"
+                             R"(,"last_link_loss":"the network is gone")"),
+            std::string::npos)
+      << diagnostics;
   EXPECT_NE(diagnostics.find(R"("linked":true)"), std::string::npos) << diagnostics;
   EXPECT_NE(diagnostics.find(R"("last_state":"waiting")"), std::string::npos) << diagnostics;
   auto cancel = back->Take(v1::ServerItem::kCancel);
