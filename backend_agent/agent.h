@@ -93,6 +93,7 @@ struct AgentGauges {
   uint64_t held_bytes = 0;   // their results in memory
   uint64_t bodies_lost = 0;  // results given up for want of room, so far
   size_t outbox_events = 0;
+  uint64_t coalesced = 0;     // progress that a newer one replaced before it was sent, so far
   size_t notices = 0;         // that wait to be written
   uint64_t notices_lost = 0;  // given up before a control plane had them, so far
   uint64_t spool_bytes = 0;

@@ -45,6 +45,9 @@ void WriteCalls(const AgentGauges& gauges, core::MetricsText& text) {
       .Sample(gauges.queued_bytes);
   text.Gauge("callboard_agent_outbox_events", "Events that control planes have not confirmed.")
       .Sample(gauges.outbox_events);
+  text.Counter("callboard_agent_progress_coalesced_total",
+               "Progress that newer progress replaced while no window was left for it.")
+      .Sample(gauges.coalesced);
   text.Gauge("callboard_agent_notices", "Notices that wait to be written.").Sample(gauges.notices);
   text.Counter("callboard_agent_notices_lost_total",
                "Notices given up before a control plane had them.")

@@ -433,6 +433,7 @@ void CallDesk::Forget(Call& call) {
   if (call.held) --held_;
   Release(call);
   Unbind(call);
+  coalesced_ += call.outbox.coalesced();
   calls_.erase(calls_.find(call.call_id));
 }
 
@@ -456,9 +457,11 @@ void CallDesk::AddTo(AgentGauges& gauges) const {
   gauges.held = held_;
   gauges.held_bytes = in_memory_bytes_;
   gauges.bodies_lost = bodies_lost_;
+  gauges.coalesced = coalesced_;
   for (const auto& [call_id, call] : calls_) {
     if (call->started && !call->over()) ++gauges.running;
     gauges.outbox_events += call->outbox.size();
+    gauges.coalesced += call->outbox.coalesced();
   }
   gauges.ended = ended_;
   gauges.started = started_;

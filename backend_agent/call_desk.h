@@ -229,6 +229,7 @@ class CallDesk final : public CallObserver {
   std::map<uint64_t, Call*> in_memory_;  // by sequence: of these, those with a result in memory
   uint64_t in_memory_bytes_ = 0;
   uint64_t bodies_lost_ = 0;
+  uint64_t coalesced_ = 0;  // in outboxes that are no more
   uint64_t started_ = 0;
   uint64_t tool_errors_ = 0;
   std::map<std::pair<v1::OutcomeClass, v1::Reason>, uint64_t> ended_;

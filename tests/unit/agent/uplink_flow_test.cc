@@ -144,6 +144,15 @@ TEST_F(UplinkFlow, CoalescedProgressLeavesNoHoleInTheNumbers) {
   EXPECT_EQ(events[events.size() - 2].progress().inline_(), "{\"progress\":499" + padding + "}")
       << "the newest is the one that is kept";
   EXPECT_TRUE(events.back().has_outcome());
+  const uint64_t coalesced = 502 - events.size();  // beside them it was started and it ended
+  EXPECT_EQ(agent->gauges().coalesced, coalesced);
+  SendSettle(call_id);
+  EXPECT_EQ(agent->gauges().coalesced, coalesced) << "of calls that are over, too";
+  core::MetricsText text;
+  agent->WriteMetrics(text);
+  EXPECT_NE(
+      text.Take().find(fmt::format("\ncallboard_agent_progress_coalesced_total {}\n", coalesced)),
+      std::string::npos);
 }
 
 TEST_F(UplinkFlow, StartedSharesItsFrameWithAnOutcomeThatFollowsAtOnce) {
