@@ -27,14 +27,12 @@ std::string Sentence(const v1::CallStatus& status) {
 
 std::string Render(std::string_view state, const v1::CallStatus& status, uint32_t ahead,
                    std::string_view reason, std::string_view message) {
-  return core::JsonObject()
-      .String("state", state)
-      .Int("ahead", ahead)
-      .Int("attempt", status.attempt())
-      .Int("attempts_max", status.attempts_max())
-      .String("reason", reason)
-      .String("message", message)
-      .Take();
+  core::JsonObject json;
+  json.String("state", state).Int("ahead", ahead);
+  if (status.attempt() != 0) {
+    json.Int("attempt", status.attempt()).Int("attempts_max", status.attempts_max());
+  }
+  return json.String("reason", reason).String("message", message).Take();
 }
 
 }  // namespace

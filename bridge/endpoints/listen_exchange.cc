@@ -9,13 +9,14 @@
 namespace callboard::bridge {
 
 ListenExchange::ListenExchange(BridgeCore& core, HttpAnswer answer, const SessionInfo& session,
-                               std::optional<v1::EventId> after)
+                               std::optional<v1::EventId> after, StatusWish status_wish)
     : Exchange(core.exchanges, answer),
       core_(core),
       session_id_(session.id),
       revision_(session.revision),
       term_(session.term),
       after_(std::move(after)),
+      status_wish_(status_wish),
       may_prime_(!after_),
       sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
       slot_(core, session.id) {
@@ -137,6 +138,10 @@ void ListenExchange::Relay(const v1::EventId& id, const std::string& text) {
 void ListenExchange::OnOutcome(const v1::CallOutcome& outcome) {
   may_prime_ = false;
   if (WasCancelledByClient(outcome)) return AskNext();
+  if (status_wish_ == StatusWish::kEvents) {
+    OpenEvents();
+    sse_.Aside(kAgentStatus, RenderAgentStatus(v1::CallStatus(), outcome));
+  }
   // Only calls of tools have inputs that can be judged invalid.
   const Asked asked{outcome.client_request_id(), revision_, /*is_tool_call=*/true, {}};
   ResponseText response = RenderOutcome(asked, outcome);

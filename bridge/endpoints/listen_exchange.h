@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "bridge/agent_status.h"
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/body_countdown.h"
 #include "bridge/event_pump.h"
@@ -19,7 +20,7 @@ class ListenExchange final : public Exchange {
  public:
   // `after`: where to go on; nullopt listens to the session's own stream from now on.
   ListenExchange(BridgeCore& core, HttpAnswer answer, const SessionInfo& session,
-                 std::optional<v1::EventId> after);
+                 std::optional<v1::EventId> after, StatusWish status_wish);
 
   // Starts to listen. The session's own stream opens at once, a call's with the first thing to
   // tell: of one that has nothing more the answer is 204.
@@ -52,6 +53,7 @@ class ListenExchange final : public Exchange {
   core::McpRevision revision_;
   uint64_t term_;
   std::optional<v1::EventId> after_;
+  StatusWish status_wish_;
   bool may_prime_;
   bool resume_counted_ = false;
   std::string tail_;

@@ -367,7 +367,9 @@ void McpEndpoint::Get(const VisitPtr& visit) {
     if (core_.draining || !StreamSlot::HasRoom(core_, session.id)) {
       return RefuseStream(core_, visit->answer);
     }
-    core_.exchanges.Add(std::make_unique<ListenExchange>(core_, visit->answer, session, after))
+    core_.exchanges
+        .Add(std::make_unique<ListenExchange>(core_, visit->answer, session, after,
+                                              ParseStatusWish(visit->http.Header(kAgentStatus))))
         .Start();
   });
 }

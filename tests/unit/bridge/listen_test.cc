@@ -89,6 +89,22 @@ TEST_F(Listening, ResumesAfterLastEventIdAndTellsOfGaps) {
   EXPECT_TRUE(answer->ended);
 }
 
+TEST_F(Listening, OfACallWhoseStatesAreAskedForTellsTheLastOne) {
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}, {"x-agent-status", "events"}});
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->set_client_request_id("1");
+  outcome.mutable_outcome()->mutable_body()->set_inline_("{}");
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 9);
+  Push(outcome);
+  EXPECT_EQ(answer->body,
+            ": listening\n\nevent: x-agent-status\n"
+            R"(data: {"state":"success","ahead":0,"reason":"","message":"done"})"
+            "\n\nevent: message\nid: 5.7.9\n"
+            R"(data: {"jsonrpc":"2.0","id":1,"result":{}})"
+            "\n\n");
+}
+
 TEST_F(Listening, StreamOfACancelledCallIsAnsweredWithoutContentSoThatClientsStopAsking) {
   const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}});
   v1::ListenEvent replaying;
