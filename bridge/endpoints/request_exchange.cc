@@ -48,6 +48,9 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   request.set_client_request_id(spec_.raw_id);
   may_stream_ = out_.open() || (!spec_.collect && spec_.accepts_events &&
                                 StreamSlot::HasRoom(core_, spec_.session_id));
+  if (!may_stream_ && !spec_.collect && spec_.accepts_events && !request.progress_token().empty()) {
+    return RefuseForProgress();
+  }
   // Clients show progress with their own patience; of all others many give up after a minute.
   const bool as_task = becomes_task() && request.method() == "tools/call";
   const bool may_become_job = (spec_.on_facade || as_task) && request.progress_token().empty();
@@ -92,6 +95,15 @@ void RequestExchange::Invoke(v1::InvokeRequest request, std::string instance, st
   events_.emplace(core_.client.Invoke(std::move(request)),
                   [this](absl::StatusOr<v1::InvokeEvent> event) { OnEvent(std::move(event)); });
   AskNext();
+}
+
+void RequestExchange::RefuseForProgress() {
+  ++core_.gauges.streams.refused;
+  answer_.RpcError(503, spec_.raw_id, core::kServerError,
+                   "too many open streams: the progress of this call could not be told; nothing "
+                   "was started",
+                   R"({"reason":"too_many","certainty":"not_started"})", RetryAfter());
+  Finish();
 }
 
 void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {

@@ -100,6 +100,8 @@ class RequestExchange final : public Exchange {
   void OnPeerGone() override;
   void CancelLeft();
 
+  // Its client wants progress, and no further stream may be opened.
+  void RefuseForProgress();
   void OnEvent(absl::StatusOr<v1::InvokeEvent> event);
   void OnListenEvent(absl::StatusOr<v1::ListenEvent> event);
   // Asks for the next event: the former is consumed.

@@ -453,14 +453,18 @@ TEST_F(Listening, IsBoundedInAllAndPerSession) {
   plane_.invokes.back().script->Push(Accepted(5));
   loop_.RunFor(absl::Seconds(46));
   EXPECT_EQ(call->Header("Content-Type"), "application/json");
-  PostIn(
+  const Answer watching = PostIn(
       b,
       R"({"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"call_tool","_meta":{"progressToken":1},"arguments":{"tool_slug":"maya.1f2e3d4c.bake"}}})");
-  EXPECT_TRUE(plane_.invokes.back().request.never_open_stream());
+  EXPECT_EQ(watching->status, 503) << "its progress would be lost";
+  EXPECT_EQ(watching->Header("Retry-After"), "2");
+  EXPECT_NE(watching->body.find(R"("reason":"too_many","certainty":"not_started")"),
+            std::string::npos);
+  EXPECT_EQ(plane_.invokes.size(), 1u);
   first->on_peer_gone();
   loop_.RunReady();
   EXPECT_EQ(Get(b)->status, 200);
-  EXPECT_EQ(bridge_->gauges().streams.refused, 2u);
+  EXPECT_EQ(bridge_->gauges().streams.refused, 3u);
 }
 
 TEST_F(Listening, LastsInADrainAsLongAsTheLastCall) {
