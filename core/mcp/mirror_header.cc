@@ -2,12 +2,11 @@
 #include "core/mcp/mirror_header.h"
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "core/mcp/json.h"
+#include "core/mcp/json_number.h"
 #include "core/mcp/json_scanner.h"
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
@@ -34,23 +33,6 @@ std::string_view Trimmed(std::string_view value) {
   const size_t first = value.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return value.substr(first, value.find_last_not_of(" \t") - first + 1);
-}
-
-template <class Number>
-std::optional<Number> ParseAll(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-bool SameNumber(std::string_view a, std::string_view b) {
-  const auto whole_a = ParseAll<int64_t>(a);
-  const auto whole_b = ParseAll<int64_t>(b);
-  if (whole_a && whole_b) return *whole_a == *whole_b;
-  const auto real_a = ParseAll<double>(a);
-  const auto real_b = ParseAll<double>(b);
-  return real_a && real_b && *real_a == *real_b;
 }
 
 }  // namespace
@@ -86,7 +68,7 @@ absl::Status CheckMirrorHeader(std::string_view value, std::string_view raw) {
   const auto text = DecodeMirrorHeader(value);
   if (!text.ok()) return text.status();
   const bool same = IsString(raw)   ? DecodeString(raw) == *text
-                    : IsNumber(raw) ? SameNumber(raw, *text)
+                    : IsNumber(raw) ? CompareNumbers(raw, *text) == 0
                                     : raw == *text;
   if (same) return absl::OkStatus();
   return MakeError(absl::StatusCode::kInvalidArgument,

@@ -208,6 +208,8 @@ class CallFlow final : public AgentCalls {
   void TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params);
   void TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled);
   void Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params);
+  // Whether progress with these params may be told now; it is then what the next has to exceed.
+  static bool Grows(LiveCall& call, std::string_view params);
   bool OpenStream(LiveCall& call);
   // What whoever waits for it is told to know how long that may take.
   v1::Accepted AcceptanceOf(const LiveCall& call) const;

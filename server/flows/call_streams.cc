@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/mcp/json.h"
+#include "core/mcp/json_number.h"
 #include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
@@ -64,6 +65,7 @@ v1::Accepted CallFlow::AcceptanceOf(const LiveCall& call) const {
 
 void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, std::string params) {
   if (call.ended || !OpenStream(call)) return AckLater(call);
+  if (method == kProgress && !Grows(call, params)) return AckLater(call);
   v1::StreamEvent event;
   event.set_method(method);
   event.set_params(std::move(params));
@@ -72,6 +74,18 @@ void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, st
   durable_.Append(*call.stream, {std::move(event), n, call.attempt}, wait);
   // Without a reader it is stored, which counts as consumed.
   if (call.stream->reader == nullptr) AckLater(call);
+}
+
+// A tool that begins anew, in another attempt, begins to count anew, too. MCP wants progress to
+// grow with every notification, so nothing of it is told until it is further than it was.
+bool CallFlow::Grows(LiveCall& call, std::string_view params) {
+  const auto value = core::FindMember(params, "progress");
+  if (!value || !core::IsNumber(*value)) return true;  // the client's to judge
+  if (!call.shown_progress.empty() && core::CompareNumbers(*value, call.shown_progress) <= 0) {
+    return false;
+  }
+  call.shown_progress = *value;
+  return true;
 }
 
 // A stream shows more: what is durable may be acknowledged.

@@ -90,7 +90,8 @@ struct LiveCall {
   bool queued = false;
   bool started = false;
   uint32_t ahead = 0;
-  uint32_t notes = 0;  // how often the caller was told its place
+  uint32_t notes = 0;          // how often the caller was told its place
+  std::string shown_progress;  // the newest value of progress it was told, raw; "": none
   absl::Time last_note = absl::InfinitePast();
   uint64_t incarnation = 0;
 

@@ -16,10 +16,10 @@ struct Share {
   std::string_view tool;
   uint64_t share;
 };
-constexpr Share kShares[] = {{"echo", 18},  {"count", 15}, {"steps", 15},     {"slow", 10},
-                             {"big", 6},    {"idem", 5},   {"forever", 3},    {"twice", 3},
-                             {"junk", 3},   {"die", 1},    {"load_skill", 2}, {"ask", 12},
-                             {"askfree", 7}};
+constexpr Share kShares[] = {{"echo", 18}, {"count", 15}, {"steps", 10}, {"redo", 5},
+                             {"slow", 10}, {"big", 6},    {"idem", 5},   {"forever", 3},
+                             {"twice", 3}, {"junk", 3},   {"die", 1},    {"load_skill", 2},
+                             {"ask", 12},  {"askfree", 7}};
 
 }  // namespace
 
@@ -89,7 +89,7 @@ uint64_t SimClient::OpenCall(const std::string& wanted, const SeatName& seat, bo
   call.nonce = session_->nonce;
   call.sent = world_.loop.Now();
   call.checked = checked && !habits_.rude;
-  call.wants_progress = Chance(3) || tool == "steps";
+  call.wants_progress = Chance(3) || GoesInSteps(tool);
   call.facade_answer =
       tool == "search_tools" || tool == "list_instances" || (on_facade() && tool == "load_skill");
   world_.ledger.Sent(call.tag, MayRepeat(tool));
@@ -104,7 +104,7 @@ std::string SimClient::ComposeCall(Call& call, const SeatName& seat) {
   core::JsonObject arguments;
   arguments.String("nonce", call.nonce).String("call", call.tag);
   if (tool == "slow") arguments.Int("ms", absl::ToInt64Milliseconds(Between(300, 8'000)));
-  if (tool == "steps") arguments.Int("ms", absl::ToInt64Milliseconds(Between(20, 6'000)));
+  if (GoesInSteps(tool)) arguments.Int("ms", absl::ToInt64Milliseconds(Between(20, 6'000)));
   if (tool == "big") {
     call.bytes = static_cast<int64_t>(1 + world_.random.Below(world_.big_bytes_max));
     arguments.Int("bytes", call.bytes);

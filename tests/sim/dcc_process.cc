@@ -28,6 +28,7 @@ constexpr Tool kTools[] = {
     {"count", R"({"readOnlyHint":false,"idempotentHint":false})"},
     {"slow", R"({"readOnlyHint":false})"},
     {"steps", R"({"readOnlyHint":false})"},
+    {"redo", R"({"readOnlyHint":false,"idempotentHint":true})"},
     {"forever", R"({"readOnlyHint":false})"},
     {"die", R"({"readOnlyHint":false,"destructiveHint":true})"},
     {"twice", R"({"readOnlyHint":false})"},
@@ -51,7 +52,11 @@ bool IsReadOnly(std::string_view tool) {
 
 }  // namespace
 
-bool MayRepeat(std::string_view tool) { return IsReadOnly(tool) || tool == "idem"; }
+bool MayRepeat(std::string_view tool) {
+  return IsReadOnly(tool) || tool == "idem" || tool == "redo";
+}
+
+bool GoesInSteps(std::string_view tool) { return tool == "steps" || tool == "redo"; }
 
 SimDcc::SimDcc(DccPlace& place, int64_t pid) : place_(place), pid_(pid) {
   for (const Tool& tool : kTools) tools_.push_back(Definition(tool.name, tool.annotations));
@@ -167,14 +172,14 @@ void SimDcc::Call(uint64_t serial, uint64_t exchange, const core::JsonRpcMessage
   run.duration = absl::Milliseconds(1 + static_cast<int64_t>(random.Below(60)));
   if (const auto ms = core::FindInteger(arguments, "ms")) run.duration = absl::Milliseconds(*ms);
   if (run.tool == "forever") run.duration = kForever;
-  run.steps = run.tool == "steps" ? 1 + static_cast<int>(random.Below(30)) : 1;
+  run.steps = GoesInSteps(run.tool) ? 1 + static_cast<int>(random.Below(30)) : 1;
   if (run.tool == "ask" || run.tool == "askfree") {
     run.asks_left = 1 + static_cast<int>(random.Below(4));
     run.asks_at_once = random.Below(3) == 0;
   }
 
   const uint64_t number = ++last_run_;
-  const bool early = run.tool == "steps" && random.Below(4) == 0;
+  const bool early = GoesInSteps(run.tool) && random.Below(4) == 0;
   if (early) Progress(run, 0);
   const bool waits = run.main_thread;
   runs_.emplace(number, std::move(run));
@@ -267,7 +272,7 @@ void SimDcc::Finish(uint64_t number) {
     Reply(run.serial, run.exchange, R"({"jsonrpc":"2.0","id":7,"method":"roots/list"})", false);
   }
   const std::string answer = core::MakeResult(run.raw_id, ResultText(run));
-  const bool late_progress = run.tool == "steps" && random.Below(4) == 0;
+  const bool late_progress = GoesInSteps(run.tool) && random.Below(4) == 0;
   const bool again = run.tool == "twice";
   Reply(run.serial, run.exchange, answer, !late_progress && !again);
   if (late_progress) {

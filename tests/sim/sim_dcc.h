@@ -88,5 +88,8 @@ class DccPlace {
 
 // Names of the tools that clients call, and whether they may be repeated.
 bool MayRepeat(std::string_view tool);
+// Whether a tool takes several steps and reports each; of a tool that may be repeated they begin
+// anew with each run.
+bool GoesInSteps(std::string_view tool);
 
 }  // namespace callboard::sim

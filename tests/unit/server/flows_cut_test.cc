@@ -372,5 +372,30 @@ TEST_F(FlowsTest, RetriesAnIdempotentCallThatTheAgentReportsLost) {
   EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
 }
 
+TEST_F(FlowsTest, ProgressOfAnotherAttemptIsToldFromWhereTheFormerWas) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  auto caller = Invoke(Call(OpenSession(), "1", "look"));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":9})");
+  agent->Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Milliseconds(700));
+  const v1::Dispatch again = agent->TakeDispatch();
+  agent->Started(again);
+  uint64_t n = 1;
+  for (const char* params : {R"({"progress":1})", R"({"progress":9})", R"({"progress":10})"}) {
+    agent->Progress(again, ++n, params);
+  }
+  loop.RunReady();
+  EXPECT_EQ(caller->params(),
+            (std::vector<std::string>{R"({"progress":9,"progressToken":"tok"})",
+                                      R"({"progress":10,"progressToken":"tok"})"}));
+  EXPECT_EQ(agent->TakeAll(v1::ServerItem::kAck).empty(), false) << "what is not told is consumed";
+  agent->Result(again, ++n);
+  loop.RunReady();
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
 }  // namespace
 }  // namespace callboard::server

@@ -39,6 +39,27 @@ TEST_F(FlowsTest, ProgressOpensTheStreamAndCarriesTheToken) {
   EXPECT_TRUE(absl::IsOutOfRange(*caller->end));
 }
 
+TEST_F(FlowsTest, TellsProgressOnlyWhereItGrows) {
+  auto agent = Link();
+  auto caller = Invoke(Call(OpenSession()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  uint64_t n = 1;
+  for (const char* value :
+       {"2", "10", "9.5", "10.0", "1e1", "9007199254740992", "9007199254740993", "\"none\""}) {
+    agent->Progress(call, ++n, std::string(R"({"progress":)") + value + "}");
+  }
+  agent->Result(call, ++n);
+  loop.RunReady();
+  EXPECT_EQ(caller->params(),
+            (std::vector<std::string>{R"({"progress":2,"progressToken":"tok"})",
+                                      R"({"progress":10,"progressToken":"tok"})",
+                                      R"({"progress":9007199254740992,"progressToken":"tok"})",
+                                      R"({"progress":9007199254740993,"progressToken":"tok"})",
+                                      R"({"progress":"none","progressToken":"tok"})"}));
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
 TEST_F(FlowsTest, TellsAQueuedCallerItsPlaceAndWhatTheSeatIsBusyWith) {
   auto agent = Link();
   const std::string session = OpenSession();
@@ -267,7 +288,9 @@ TEST_F(FlowsTest, TellsHowManyEventsAreNoLongerKept) {
   agent->Progress(call, 1, R"({"progress":1})");
   loop.RunReady();
   caller->Drop();
-  for (uint64_t n = 2; n <= 5; ++n) agent->Progress(call, n, R"({"progress":2})");
+  for (uint64_t n = 2; n <= 5; ++n) {
+    agent->Progress(call, n, R"({"progress":)" + std::to_string(n) + "}");
+  }
   loop.RunReady();
   auto listener = Listen(session, 1, 1);
   ASSERT_TRUE(listener->events[1].has_gap());
