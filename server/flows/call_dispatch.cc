@@ -148,11 +148,7 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   std::string principal = request.principal();
   if (const Session* session = plane_.sessions.Find(request.session_id())) {
     if (principal.empty()) principal = session->principal;
-    dispatch.mutable_client()->set_revision(session->revision);
-    dispatch.mutable_client()->set_capabilities(session->capabilities);
-    dispatch.mutable_client()->set_client_info(session->client_info);
-    dispatch.mutable_client()->set_log_level(session->log_level);
-    if (MayBeAsked(*session)) dispatch.set_backend_session(session->id);
+    SetClient(*session, dispatch);
   }
   dispatch.set_fair_key(principal.empty() ? request.session_id() : principal);
   dispatch.set_principal_display(std::move(principal));

@@ -9,6 +9,7 @@
 #include "core/telemetry/trace_context.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
+#include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
 #include "server/flows/keyed_source.h"
 #include "server/flows/store_key.h"
@@ -521,6 +522,7 @@ bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
   dispatch.set_kind(v1::Dispatch::NOTIFICATION);
   dispatch.set_lane(v1::FREE);
   dispatch.set_session_id(session.id);
+  SetClient(session, dispatch);
   dispatch.set_fair_key(session.principal.empty() ? session.id : session.principal);
   link->ScheduleFlush();
   return true;

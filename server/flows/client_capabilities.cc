@@ -83,4 +83,13 @@ std::string ParamsForClient(std::string_view revision, std::string_view capabili
   return core::RemoveMember(params, "includeContext");
 }
 
+void SetClient(const Session& session, v1::Dispatch& dispatch) {
+  v1::ClientContext& client = *dispatch.mutable_client();
+  client.set_revision(session.revision);
+  client.set_capabilities(session.capabilities);
+  client.set_client_info(session.client_info);
+  client.set_log_level(session.log_level);
+  if (MayBeAsked(session)) dispatch.set_backend_session(session.id);
+}
+
 }  // namespace callboard::server

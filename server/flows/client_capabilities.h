@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "callboard/v1/agent.pb.h"
 #include "callboard/v1/types.pb.h"
 #include "server/domain/session_table.h"
 
@@ -29,5 +30,8 @@ std::string_view LackingCapability(std::string_view capabilities, std::string_vi
 // ask.
 std::string ParamsForClient(std::string_view revision, std::string_view capabilities,
                             std::string_view method, std::string params);
+// What a session sends goes with what its client has said, and to the MCP session at the backend
+// that is its own, if it has one.
+void SetClient(const Session& session, v1::Dispatch& dispatch);
 
 }  // namespace callboard::server

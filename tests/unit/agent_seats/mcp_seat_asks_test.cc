@@ -118,6 +118,19 @@ TEST_F(McpSeatAsks, ClientWithCapabilitiesHasASessionOfItsOwnWhereTheBackendHasS
   EXPECT_EQ(backend->others.size(), 1u) << "the same client, the same session";
 }
 
+TEST_F(McpSeatAsks, NotificationOfAClientWithASessionOfItsOwnIsHeardInThatSession) {
+  MakeSeatWithSessions();
+  CallSpec changed = Client("A", "s1");
+  changed.notification = true;
+  changed.lane = v1::FREE;
+  changed.method = "notifications/roots/list_changed";
+  changed.params = Payload();
+  Submit(std::move(changed));
+  ASSERT_EQ(backend->others.size(), 1u);
+  EXPECT_EQ(backend->others[0]->Count("notifications/roots/list_changed"), 1u);
+  EXPECT_EQ(backend->Count("notifications/roots/list_changed"), 0u);
+}
+
 TEST_F(McpSeatAsks, CallCancelledBeforeItsSessionIsReadyLeavesTheSeatIdle) {
   MakeSeatWithSessions();
   backend->others_answer_initialize = false;

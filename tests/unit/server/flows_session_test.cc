@@ -199,9 +199,29 @@ TEST_F(FlowsTest, NotificationsGoToTheSeatOfTheSession) {
   send.mutable_notify()->set_method("notifications/roots/list_changed");
   EXPECT_TRUE(Send(send));
   loop.RunReady();
-  EXPECT_EQ(agent->TakeDispatch().kind(), v1::Dispatch::NOTIFICATION);
+  const v1::Dispatch dispatch = agent->TakeDispatch();
+  EXPECT_EQ(dispatch.kind(), v1::Dispatch::NOTIFICATION);
+  EXPECT_EQ(dispatch.method(), "notifications/roots/list_changed");
+  EXPECT_EQ(dispatch.backend_session(), "") << "it cannot be asked and has no session of its own";
   send.mutable_notify()->set_method("notifications/initialized");
   EXPECT_FALSE(Send(send));
+}
+
+TEST_F(FlowsTest, NotificationsOfAClientThatCanBeAskedGoToItsOwnSessionAtTheBackend) {
+  auto agent = Link();
+  v1::SendRequest send;
+  send.set_session_id(OpenSession("seat:" + kSeat, R"({"roots":{"listChanged":true}})"));
+  send.mutable_notify()->set_method("notifications/roots/list_changed");
+  EXPECT_TRUE(Send(send));
+  loop.RunReady();
+  const v1::Dispatch notification = agent->TakeDispatch();
+  EXPECT_EQ(notification.backend_session(), send.session_id());
+  EXPECT_EQ(notification.client().capabilities(), R"({"roots":{"listChanged":true}})");
+  // As its calls do.
+  auto caller = Invoke(Call(send.session_id()));
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_EQ(call.backend_session(), notification.backend_session());
+  EXPECT_EQ(call.client().SerializeAsString(), notification.client().SerializeAsString());
 }
 
 }  // namespace
