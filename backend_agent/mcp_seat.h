@@ -135,6 +135,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     uint64_t request = 0;       // 0: it is not sent yet, or not again
     Payload sent_params;        // in_modern
     Round round;
+    std::set<std::string> elicitations;  // of what it has asked: ids; at most kElicitationsMax
     core::Timer timer;
     core::Timer send_timer;
     CallEnd end;  // kFailing, kEnding
@@ -177,6 +178,8 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // The call a message of the backend belongs to; nullptr if that is not certain.
   Call* CallOf(const std::string& session, uint64_t request, bool any_lane);
   void TakeAskBack(const std::string& key, const std::string& raw_params);
+  // A user is through with what it was asked to do outside its client.
+  void TakeElicited(const std::string& key, std::string raw_params);
   void EndAsksOf(const std::string& call_id);
   // Tells the shared session what it does not know yet of what is wanted.
   void ApplyInterest();

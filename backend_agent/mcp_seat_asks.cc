@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend_agent/mcp_seat.h"
+#include "core/mcp/elicitation.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
@@ -16,6 +17,7 @@ namespace {
 // For the control plane's new wish to come before a wish is applied that may be outdated, and
 // before a request that failed is made again.
 constexpr absl::Duration kInterestWait = absl::Seconds(5);
+constexpr size_t kElicitationsMax = 64;  // of one call
 
 bool ConcernsEverybody(std::string_view method) {
   return method.ends_with("/list_changed") || method == "notifications/resources/updated";
@@ -73,6 +75,7 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
     raw_params = WithoutSubscription(std::move(raw_params));
   }
   if (method == "notifications/cancelled") return TakeAskBack(key, raw_params);
+  if (method == core::kElicitationComplete) return TakeElicited(key, std::move(raw_params));
   const Call* call = nullptr;
   const bool of_everybody = ConcernsEverybody(method);
   if (!of_everybody && (is_log || request != 0)) call = CallOf(key, request, false);
@@ -101,6 +104,23 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
   });
 }
 
+// It belongs to the client that was asked. While the call that has asked runs it goes with that;
+// whose the others are the control plane knows.
+void McpSeat::TakeElicited(const std::string& key, std::string raw_params) {
+  const std::string id = core::ElicitationIdOf(raw_params);
+  const auto at = std::find_if(calls_.begin(), calls_.end(), [&](const auto& entry) {
+    const Call& call = entry.second;
+    return call.session == key && !call.told && call.phase == Phase::kRunning &&
+           call.elicitations.contains(id);
+  });
+  Tell([this, call_id = at == calls_.end() ? std::string() : at->first,
+        params = std::move(raw_params)]() mutable {
+    const std::string method(core::kElicitationComplete);
+    if (call_id.empty()) return seats_.OnNotice(description_.seat_id, method, std::move(params));
+    observer_.OnNotification(call_id, method, std::move(params));
+  });
+}
+
 // The backend no longer wants an answer to a request of its own; the client is told so. Or it ends
 // what it is listened to, over a pipe maybe by this alone.
 void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params) {
@@ -119,7 +139,7 @@ void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params)
 
 void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
                               std::string method, std::string raw_params) {
-  const Call* call = CallOf(key, request, true);
+  Call* call = CallOf(key, request, true);
   if (call == nullptr || asks_.size() >= limits_.asks_max) {
     McpSession* session = key.empty() ? session_.get() : client_sessions_.Find(key);
     const bool full = call != nullptr;
@@ -132,6 +152,11 @@ void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::str
                  : fmt::format("there is no client to pass '{}' to: it belongs to no call that is "
                                "certain to be its cause",
                                method)));
+  }
+  if (method == "elicitation/create" && call->elicitations.size() < kElicitationsMax) {
+    if (std::string id = core::ElicitationIdOf(raw_params); !id.empty()) {
+      call->elicitations.insert(std::move(id));
+    }
   }
   const uint64_t ask = next_ask_++;
   asks_[ask] = {call->spec.call_id, key, std::move(raw_id), {}};

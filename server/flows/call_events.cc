@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mcp/elicitation.h"
 #include "core/mcp/json.h"
 #include "core/mcp/jsonrpc.h"
 #include "core/runtime/planted_bug.h"
@@ -262,6 +263,9 @@ void CallFlow::TakeEvent(LiveCall& call, v1::CallEvent& event) {
       ReleaseHeld(call);
       call.have_n = n;
       if (event.notification().ask_n() != 0) return TakeAskBack(call, n, event.notification());
+      if (event.notification().method() == core::kElicitationComplete) {
+        return TakeElicited(call, n, event.notification().params().inline_());
+      }
       return Publish(call, n, event.notification().method(),
                      std::move(*event.mutable_notification()->mutable_params()->mutable_inline_()));
     case v1::CallEvent::kAsk:
@@ -317,6 +321,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
       durable_.TouchSession(*session);
     }
   }
+  NoteElicitations(call, outcome);
   const Ending ending = EndingOf(outcome);
   v1::CallOutcome told = MakeOutcome(call, ending);
   *told.mutable_facts() = std::move(*outcome.mutable_facts());
@@ -351,6 +356,7 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
                   fmt::format("the client cannot be asked ({}) now", ask.method()));
   }
   call.asks.insert(n);
+  if (ask.method() == "elicitation/create") NoteElicitation(call, params);
   v1::AskEvent event;
   event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());
@@ -358,26 +364,6 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
   durable_.Append(*call.stream, {std::move(event), n, call.attempt}, DurableLog::Wait::kDurable);
   if (call.recorded) Record(call);
   AwaitClient(call);
-}
-
-absl::Time CallFlow::AwaitedUntil(const LiveCall& call) const {
-  return call.stream->idle_since + plane_.config.budgets.session_grace;
-}
-
-void CallFlow::AwaitClient(LiveCall& call) {
-  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
-  call.asks_by = AwaitedUntil(call);
-  Arm(call);
-}
-
-void CallFlow::EndAsksOfTheGone(LiveCall& call) {
-  call.asks_by = absl::InfiniteFuture();
-  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
-  if (Now() < AwaitedUntil(call)) return AwaitClient(call);  // it was here meanwhile
-  for (const uint64_t ask : std::exchange(call.asks, {})) {
-    AnswerAsk(call, ask, "", core::MakeErrorObject(core::kServerError, "the client is gone"));
-  }
-  if (call.recorded) Record(call);
 }
 
 // The backend no longer wants an answer. Nothing is told of an ask that is answered already.

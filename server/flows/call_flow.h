@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "core/runtime/event_source.h"
 #include "core/runtime/lifetime.h"
+#include "server/domain/elicitation_table.h"
 #include "server/flows/agent_directory.h"
 #include "server/flows/durable_log.h"
 #include "server/flows/live_call.h"
@@ -34,9 +35,9 @@ class KeyedSource;
 // from inside (see ReadyQueue).
 //
 // Sources: call_invoke.cc (admission), call_dispatch.cc (towards the agent, after cuts),
-// call_events.cc (from the agent), call_streams.cc (streams and bodies, towards readers),
-// call_end.cc (budgets, cancel, end, settle), call_durable.cc (what the store is told, calls of a
-// former control plane), call_keys.cc (idempotency keys).
+// call_events.cc (from the agent), call_asks.cc (what it asks), call_streams.cc (streams and
+// bodies, towards readers), call_end.cc (budgets, cancel, end, settle), call_durable.cc (what the
+// store is told, calls of a former control plane), call_keys.cc (idempotency keys).
 class CallFlow final : public AgentCalls {
  public:
   // `ended_hook` runs when a call has ended; it must not call back into the flow.
@@ -56,6 +57,10 @@ class CallFlow final : public AgentCalls {
   void Keep(const CallId& id, absl::AnyInvocable<void(absl::Status)> kept);
   bool Answer(const std::string& session_id, const v1::AskAnswer& answer);
   bool Notify(Session& session, const v1::Notify& notify);
+
+  // A user is through with what a backend had asked it to do outside its client, which is told.
+  // True: it is in a stream and durable with it.
+  bool TellElicited(const std::string& seat_id, const std::string& params);
 
   // Ends all calls of a session and its readers, then forgets it.
   void CloseSession(const std::string& session_id, const char* reason);
@@ -200,6 +205,18 @@ class CallFlow final : public AgentCalls {
   void OnReceipt(Execution& record);
   void OnReadable(Stream& stream);
 
+  // call_asks.cc
+  // Until when a client that has left, or that a restart has cut off, may come back and answer.
+  absl::Time AwaitedUntil(const LiveCall& call) const;
+  // An ask whose client is away waits for it through its grace, then ends with an error.
+  void AwaitClient(LiveCall& call);
+  void EndAsksOfTheGone(LiveCall& call);
+  // What the backend asks its user to do outside its client; `raw` has the id.
+  void NoteElicitation(const LiveCall& call, std::string_view raw);
+  void NoteElicitations(const LiveCall& call, const v1::Outcome& outcome);
+  // The same as TellElicited of an elicitation of a call that the agent still runs.
+  void TakeElicited(LiveCall& call, uint64_t n, std::string params);
+
   // call_events.cc
   void OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event);
   void TakeEvent(LiveCall& call, v1::CallEvent& event);
@@ -221,11 +238,6 @@ class CallFlow final : public AgentCalls {
   // Tells a caller that sent a token soon what its call waits for.
   void NoteSoon(LiveCall& call);
   void NoteQueue(LiveCall& call);
-  // Until when a client that has left, or that a restart has cut off, may come back and answer.
-  absl::Time AwaitedUntil(const LiveCall& call) const;
-  // An ask whose client is away waits for it through its grace, then ends with an error.
-  void AwaitClient(LiveCall& call);
-  void EndAsksOfTheGone(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,
                  const std::string& error);
   void SendAnswer(AgentSession& link, const LiveCall& call, uint64_t ask_n,
@@ -260,6 +272,7 @@ class CallFlow final : public AgentCalls {
   SeatAudience& audience_;
   ToolSelections& selections_;
   RequestState request_state_;
+  ElicitationTable elicitations_;
   std::map<CallId, std::vector<KeyedSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.

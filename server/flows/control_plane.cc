@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/mcp/elicitation.h"
 #include "core/mcp/look_again.h"
 #include "core/runtime/lifetime.h"
 #include "core/runtime/milliseconds.h"
@@ -248,6 +249,9 @@ struct ControlPlane::Impl final : SeatObserver {
         !seat->state.catalogue_digest().empty()) {
       audience.TellWatches(notice.seat_id(), notice.method());
       return false;
+    }
+    if (notice.method() == core::kElicitationComplete) {
+      return flow.TellElicited(notice.seat_id(), notice.params().inline_());
     }
     return audience.Tell(notice.seat_id(), notice.method(), notice.params().inline_());
   }

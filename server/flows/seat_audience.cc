@@ -243,6 +243,12 @@ bool SeatAudience::Tell(const std::string& seat_id, const std::string& method,
   return false;
 }
 
+bool SeatAudience::TellSession(Session& session, std::string_view method,
+                               const std::string& params) {
+  const auto own = session.streams.find(0);
+  return own != session.streams.end() && Append(*own->second, std::string(method), params);
+}
+
 bool SeatAudience::TellLost(const std::string& seat_id, uint64_t count) {
   return Deliver(
       seat_id, "notifications/message",

@@ -62,6 +62,9 @@ class SeatAudience final : private NoticeWatchOwner {
 
   // True: it has been put into a stream and is to be durable before it is shown.
   bool Tell(const std::string& seat_id, const std::string& method, const std::string& params);
+  // The same, of what concerns one session: goes to its own stream, if it has ever listened to
+  // that.
+  bool TellSession(Session& session, std::string_view method, const std::string& params);
   // The same: so many messages of the seat could not be kept for them.
   bool TellLost(const std::string& seat_id, uint64_t count);
   // The backend says that its list has changed, though nothing of it has: for those only who listen

@@ -23,6 +23,15 @@ class McpSeatAsks : public SeatFixture {
         R"({"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}}})";
     BringUp();
   }
+  static std::string ForUrl(std::string_view raw_id, std::string_view id) {
+    return core::MakeRequest(
+        raw_id, "elicitation/create",
+        fmt::format(R"({{"mode":"url","elicitationId":"{}","url":"https://x"}})", id));
+  }
+  static std::string Complete(std::string_view id) {
+    return core::MakeNotification("notifications/elicitation/complete",
+                                  fmt::format(R"({{"elicitationId":"{}"}})", id));
+  }
   static std::string Sampling(std::string_view raw_id) {
     return core::MakeRequest(raw_id, "sampling/createMessage", R"({"maxTokens":5})");
   }
@@ -198,6 +207,40 @@ TEST_F(McpSeatAsks, LogInTheSessionOfOneClientReachesNobodyElse) {
   own->Say(core::MakeNotification("notifications/prompts/list_changed", ""));
   loop.RunReady();
   EXPECT_EQ(told.back(), "notice notifications/prompts/list_changed ");
+}
+
+TEST_F(McpSeatAsks, EndOfAnElicitationGoesWithTheCallThatAskedAndElseToWhoeverKnowsItsClient) {
+  BringUp();
+  CallSpec first = Tool("A");
+  CallSpec second = Tool("B");
+  first.lane = second.lane = v1::FREE;
+  Submit(std::move(first));
+  const uint64_t exchange = LastCall();
+  Submit(std::move(second));
+  backend->Say(ForUrl("1", "e1"), exchange);
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A ask 1 elicitation/create");
+  backend->Say(Complete("e1"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A notifications/elicitation/complete");
+  backend->Answer(exchange, "{}");
+  backend->Say(Complete("e1"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), R"(notice notifications/elicitation/complete {"elicitationId":"e1"})");
+}
+
+TEST_F(McpSeatAsks, EndOfAnElicitationIsToldFromTheSessionOfOneClientToo) {
+  MakeSeatWithSessions();
+  Submit(Client("A", "s1"));
+  PlayedBackend* own = backend->others[0];
+  own->Say(ForUrl("1", "e1"));
+  own->Say(Complete("e1"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A notifications/elicitation/complete");
+  own->Answer(own->Last("tools/call").exchange, "{}");
+  own->Say(Complete("e1"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), R"(notice notifications/elicitation/complete {"elicitationId":"e1"})");
 }
 
 TEST_F(McpSeatAsks, DeathOfTheProcessEndsTheCallsOfAllSessions) {
