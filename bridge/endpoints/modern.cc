@@ -134,7 +134,8 @@ void ModernEndpoint::Post(const VisitPtr& visit) {
   }
   if (message.method == "server/discover") return Discover(visit);
   if (message.method == "subscriptions/listen") return Listen(visit, request);
-  if (tasks_.Take(visit, request)) return;
+  const auto pass_on = [this, visit](ModernRequest asked) { Serve(visit, std::move(asked)); };
+  if (tasks_.Take(visit, request, pass_on)) return;
   Serve(visit, std::move(request));
 }
 

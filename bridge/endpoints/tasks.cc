@@ -43,7 +43,15 @@ std::vector<std::string> TasksEndpoint::TakeOurs(v1::NoticeWish* wish) {
   return call_ids;
 }
 
-bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request) {
+std::string TasksEndpoint::NamesOf(const std::vector<std::string>& call_ids) {
+  std::string names;
+  for (const std::string& call_id : call_ids) {
+    names.append(names.empty() ? "" : ",").append(core::QuoteJson(TaskIdOf(call_id)));
+  }
+  return fmt::format("[{}]", names);
+}
+
+bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request, PassOn pass_on) {
   const std::string& method = visit->message.method;
   if (!IsTaskMethod(method)) return false;
   if (RefuseUndeclared(visit, request)) return true;
@@ -56,38 +64,62 @@ bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request) {
   }
   v1::CallRef call;
   call.set_call_id(*std::move(call_id));
+  Stranger stranger = [this, visit, request, pass_on = std::move(pass_on)]() mutable {
+    AnswerStranger(visit, std::move(request), std::move(pass_on));
+  };
   if (method == "tasks/get") {
-    Get(visit, call);
+    Get(visit, call, std::move(stranger));
   } else {
-    Acknowledge(visit, call, method == "tasks/cancel");
+    Acknowledge(visit, call, method == "tasks/cancel", std::move(stranger));
   }
   return true;
 }
 
-void TasksEndpoint::Get(const VisitPtr& visit, const v1::CallRef& call) {
-  v1::CallRef request = call;
-  request.set_with_outcome(true);
-  core_.client.GetCall(
-      std::move(request),
-      core_.exchanges.Await<v1::Call>(
-          visit->answer, visit->raw_id(), [this, visit](const absl::StatusOr<v1::Call>& found) {
-            if (!found.ok() && !IsCallersMistake(found.status())) {
-              return visit->answer.Failure(visit->raw_id(), found.status());
+void TasksEndpoint::AnswerStranger(const VisitPtr& visit, ModernRequest request, PassOn pass_on) {
+  if (visit->route.endpoint == Endpoint::kFacade) return AnswerUnknown(visit);
+  v1::ListInstancesRequest of_seat;
+  of_seat.mutable_target()->set_instance(visit->route.instance);
+  core_.client.ListInstances(
+      std::move(of_seat),
+      core_.exchanges.Await<v1::ListInstancesResponse>(
+          visit->answer, visit->raw_id(),
+          [this, visit, request = std::move(request), pass_on = std::move(pass_on)](
+              const absl::StatusOr<v1::ListInstancesResponse>& rows) mutable {
+            if (!rows.ok() || rows->instances_size() != 1 ||
+                !HasTasks(rows->instances(0).modern_capabilities())) {
+              return AnswerUnknown(visit);
             }
-            if (!found.ok() || !IsTask(*found)) return AnswerUnknown(visit);
-            Answer(visit, TaskResult(*found, core_.config));
+            pass_on(std::move(request));
           }));
 }
 
-void TasksEndpoint::Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel) {
+void TasksEndpoint::Get(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger) {
+  v1::CallRef request = call;
+  request.set_with_outcome(true);
+  core_.client.GetCall(std::move(request),
+                       core_.exchanges.Await<v1::Call>(
+                           visit->answer, visit->raw_id(),
+                           [this, visit, stranger = std::move(stranger)](
+                               const absl::StatusOr<v1::Call>& found) mutable {
+                             if (!found.ok() && !IsCallersMistake(found.status())) {
+                               return visit->answer.Failure(visit->raw_id(), found.status());
+                             }
+                             if (!found.ok() || !IsTask(*found)) return stranger();
+                             Answer(visit, TaskResult(*found, core_.config));
+                           }));
+}
+
+void TasksEndpoint::Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel,
+                                Stranger stranger) {
   core_.client.GetCall(
       call, core_.exchanges.Await<v1::Call>(
                 visit->answer, visit->raw_id(),
-                [this, visit, call, cancel](const absl::StatusOr<v1::Call>& found) {
+                [this, visit, call, cancel,
+                 stranger = std::move(stranger)](const absl::StatusOr<v1::Call>& found) mutable {
                   if (!found.ok() && !IsCallersMistake(found.status())) {
                     return visit->answer.Failure(visit->raw_id(), found.status());
                   }
-                  if (!found.ok() || !IsTask(*found)) return AnswerUnknown(visit);
+                  if (!found.ok() || !IsTask(*found)) return stranger();
                   // None of ours asks for input once it is a task: whatever is brought is of no
                   // use.
                   if (!cancel) return Answer(visit, "{}");

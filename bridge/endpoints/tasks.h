@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "bridge/bridge_core.h"
 #include "bridge/endpoints/visit.h"
 #include "bridge/modern_request.h"
@@ -23,13 +24,19 @@ class TasksEndpoint {
   // The calls behind the tasks of ours that a listener wants to be told of; they go from the wish.
   static std::vector<std::string> TakeOurs(v1::NoticeWish* wish);
 
+  // Asks the seat.
+  using PassOn = absl::AnyInvocable<void(ModernRequest)>;
   // Answers a method of the extension. False: it is another method, or a task of the seat's own.
-  bool Take(const VisitPtr& visit, const ModernRequest& request);
+  // `pass_on` runs later for one that has our name and is none of ours: of a Callboard behind it.
+  bool Take(const VisitPtr& visit, const ModernRequest& request, PassOn pass_on);
 
  private:
-  void Get(const VisitPtr& visit, const v1::CallRef& call);
+  using Stranger = absl::AnyInvocable<void()>;
+
+  void Get(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);
   // Of tasks/update and tasks/cancel.
-  void Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel);
+  void Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel, Stranger stranger);
+  void AnswerStranger(const VisitPtr& visit, ModernRequest request, PassOn pass_on);
   void Answer(const VisitPtr& visit, const std::string& result);
   // Of a call that is none, or no task of this client.
   void AnswerUnknown(const VisitPtr& visit);

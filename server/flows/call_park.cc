@@ -139,13 +139,22 @@ void CallFlow::Park(LiveCall& call) {
 std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
     const v1::InvokeRequest& request) {
   const auto text = core::FindString(request.params(), "requestState");
-  if (!text || !RequestState::IsOurs(*text)) return nullptr;
+  using Maker = RequestState::Maker;
+  const Maker maker = text ? request_state_.MakerOf(*text) : Maker::kSomebodyElse;
+  if (maker == Maker::kSomebodyElse) return nullptr;
   const auto fail = [&](int code, std::string_view message,
                         v1::Certainty certainty = v1::NOT_STARTED) {
     return std::make_unique<EndedCallSource>(ErrorOutcome(request, code, message, certainty));
   };
   const auto seat = plane_.seats.Resolve(request.target());
   if (!seat.ok()) return fail(core::kInvalidParams, core::Message(seat.status()));
+  if (maker == Maker::kAnotherCallboard) {
+    // Of the one behind the seat. A backend that gives out no states would run the call anew.
+    if (!(*seat)->state.modern_capabilities().empty()) return nullptr;
+    return fail(core::kInvalidParams,
+                "requestState failed its check: it was changed, or made by another Callboard than "
+                "this one, and the seat makes none");
+  }
   const std::string binding = ParkBinding(request, (*seat)->state.seat_id());
   const auto parked = request_state_.Open(*text, binding, plane_.UnixMs(Now()));
   if (!parked.ok()) return fail(core::kInvalidParams, core::Message(parked.status()));

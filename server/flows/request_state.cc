@@ -14,7 +14,8 @@ namespace callboard::server {
 namespace {
 
 constexpr std::string_view kPrefix = "callboard1.";
-constexpr size_t kParts = 4;
+constexpr size_t kParts = 5;
+constexpr size_t kKeyNameChars = 8;
 constexpr size_t kBytesMax = 256;
 constexpr size_t kKeyBytes = 32;
 
@@ -27,14 +28,26 @@ std::optional<int64_t> ParseExpiry(std::string_view text) {
 
 }  // namespace
 
-bool RequestState::IsOurs(std::string_view text) { return text.starts_with(kPrefix); }
+const std::string& RequestState::Key() {
+  if (key_.empty()) key_ = random_.Hex(kKeyBytes);
+  return key_;
+}
+
+std::string RequestState::Prefix() {
+  return fmt::format("{}{}.", kPrefix,
+                     core::HmacSha256Hex(Key(), "name of the key").substr(0, kKeyNameChars));
+}
+
+RequestState::Maker RequestState::MakerOf(std::string_view text) {
+  if (!text.starts_with(kPrefix)) return Maker::kSomebodyElse;
+  return text.starts_with(Prefix()) ? Maker::kUs : Maker::kAnotherCallboard;
+}
 
 std::string RequestState::Seal(const Parked& parked, std::string_view binding) {
-  if (key_.empty()) key_ = random_.Hex(kKeyBytes);
   const std::string open =
-      fmt::format("{}{}.{}", kPrefix, parked.call.hex(), parked.expires_unix_ms);
+      fmt::format("{}{}.{}", Prefix(), parked.call.hex(), parked.expires_unix_ms);
   return fmt::format("{}.{}", open,
-                     core::HmacSha256Hex(key_, fmt::format("{}\n{}", open, binding)));
+                     core::HmacSha256Hex(Key(), fmt::format("{}\n{}", open, binding)));
 }
 
 absl::StatusOr<RequestState::Parked> RequestState::Open(std::string_view text,
@@ -42,11 +55,11 @@ absl::StatusOr<RequestState::Parked> RequestState::Open(std::string_view text,
                                                         int64_t now_unix_ms) {
   const absl::Status refused = absl::InvalidArgumentError(
       "requestState failed its check: it was changed, or belongs to another request");
-  if (!IsOurs(text) || text.size() > kBytesMax) return refused;
+  if (MakerOf(text) != Maker::kUs || text.size() > kBytesMax) return refused;
   const std::vector<absl::string_view> parts = absl::StrSplit(core::ToAbsl(text), '.');
   if (parts.size() != kParts) return refused;
-  const auto call = CallId::FromHex(core::ToStd(parts[1]));
-  const auto expires = ParseExpiry(core::ToStd(parts[2]));
+  const auto call = CallId::FromHex(core::ToStd(parts[2]));
+  const auto expires = ParseExpiry(core::ToStd(parts[3]));
   if (!call || !expires) return refused;
   const Parked parked{*call, *expires};
   if (!core::SameSecret(Seal(parked, binding), text)) return refused;

@@ -12,9 +12,10 @@
 
 namespace callboard::server {
 
-// Seals and opens such texts: "callboard1.<call>.<expiry>.<mac>". They hold no secret; the MAC
-// (HMAC-SHA-256) binds them to what is not in them: whose call it is, where it runs and what it was
-// asked. Loop thread.
+// Seals and opens such texts: "callboard1.<key>.<call>.<expiry>.<mac>". They hold no secret; the
+// MAC (HMAC-SHA-256) binds them to what is not in them: whose call it is, where it runs and what it
+// was asked. <key> says which key that was, as the backend behind a seat may be a Callboard, too.
+// Loop thread.
 class RequestState {
  public:
   struct Parked {
@@ -25,14 +26,18 @@ class RequestState {
   // `key` is secret, and the same after a restart; empty: one is made at first use.
   RequestState(std::string key, core::Random& random) : key_(std::move(key)), random_(random) {}
 
-  // Whether a text claims to be one of ours; those of backends do not.
-  static bool IsOurs(std::string_view text);
+  // Who a text says to be of, by what it begins with.
+  enum class Maker { kUs, kAnotherCallboard, kSomebodyElse };
+  Maker MakerOf(std::string_view text);
 
   std::string Seal(const Parked& parked, std::string_view binding);
   // InvalidArgument: malformed, changed, or of another binding; DeadlineExceeded: too old.
   absl::StatusOr<Parked> Open(std::string_view text, std::string_view binding, int64_t now_unix_ms);
 
  private:
+  const std::string& Key();
+  std::string Prefix();
+
   std::string key_;
   core::Random& random_;
 };

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const CallId call = CallId::New(random, 1);
   static const std::string sealed = states.Seal({call, 1'000'000}, "binding");
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  (void)RequestState::IsOurs(text);
+  (void)states.MakerOf(text);
 
   const auto opened = states.Open(text, "binding", 1);
   FUZZ_CHECK(opened.ok() == (text == sealed));

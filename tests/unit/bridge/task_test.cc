@@ -245,6 +245,26 @@ TEST_F(Tasks, TasksOfTheBackendPassThrough) {
       << "a seat whose backend has no tasks";
 }
 
+TEST_F(Tasks, UnknownOnesPassOnToACallboardBehindTheSeat) {
+  plane_.instances[0].set_modern_capabilities(
+      R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})");
+  const Answer answer = OfTask("tasks/get");
+  ASSERT_EQ(plane_.invokes.size(), 1u);
+  EXPECT_EQ(plane_.invokes[0].request.method(), "tasks/get");
+  EXPECT_EQ(plane_.invokes[0].request.params(), R"({"taskId":")" + std::string(kTask) + "\"}");
+  Push(Result(R"({"resultType":"complete","status":"working"})"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"working")"));
+  for (const char* method : {"tasks/cancel", "tasks/update"}) {
+    OfTask(method);
+    EXPECT_EQ(plane_.invokes.back().request.method(), method);
+  }
+  // One that is known here is ours, and behind the facade there are no tasks of backends.
+  EXPECT_THAT(OfTask("tasks/get", kTask, "/mcp")->body, HasSubstr("unknown task"));
+  Known(v1::CALL_WAITING);
+  EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr(R"("status":"working")"));
+  EXPECT_EQ(plane_.invokes.size(), 3u);
+}
+
 TEST_F(Tasks, ListenersAreToldOnceHowTheirTasksEnd) {
   Known(v1::CALL_WAITING);
   const std::string wish = R"("notifications":{"taskIds":[")" + std::string(kTask) +

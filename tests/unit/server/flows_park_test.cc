@@ -2,6 +2,7 @@
 // brings the answers.
 #include "core/mcp/json.h"
 #include "fmt/format.h"
+#include "server/flows/request_state.h"
 #include "tests/unit/server/flows_fixture.h"
 
 namespace callboard::server {
@@ -140,6 +141,25 @@ TEST_F(Parked, StatesOfAnotherRequestAreRefused) {
   auto passed = Invoke(Again("opaque", "{}", "9"));
   EXPECT_NE(agent->TakeDispatch().params().inline_().find(R"("requestState":"opaque")"),
             std::string::npos);
+}
+
+TEST_F(Parked, StatesOfACallboardBehindTheSeatPassOn) {
+  core::SeededRandom other_random(9);
+  RequestState behind("the key of another", other_random);
+  const std::string state = behind.Seal({CallId::New(other_random, 1), 1'000'000}, "its own");
+  auto agent = Link();
+  EXPECT_NE(ErrorOf(*Invoke(Again(state, R"({"ask-2":{}})"))).find("-32602"), std::string::npos);
+  EXPECT_FALSE(agent->Take(v1::ServerItem::kDispatch))
+      << "a backend of earlier revisions would begin the call anew";
+  v1::AgentItem seat;
+  *seat.mutable_seat_state() = FakeAgent::Seat();
+  seat.mutable_seat_state()->set_modern_capabilities(R"({"tools":{}})");
+  agent->Say(std::move(seat));
+  loop.RunReady();
+  auto passed = Invoke(Again(state, R"({"ask-2":{}})"));
+  const std::string params = agent->TakeDispatch().params().inline_();
+  EXPECT_EQ(core::FindString(params, "requestState"), state);
+  EXPECT_EQ(core::FindMember(params, "inputResponses"), R"({"ask-2":{}})");
 }
 
 TEST_F(Parked, StateServesOneRequestAtATime) {

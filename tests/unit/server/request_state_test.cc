@@ -24,8 +24,9 @@ class RequestStates : public testing::Test {
 };
 
 TEST_F(RequestStates, AreOpenedByTheirOwnRequest) {
-  EXPECT_TRUE(RequestState::IsOurs(text));
-  EXPECT_EQ(text.find("callboard1." + call.hex() + ".1000."), 0u);
+  EXPECT_EQ(states.MakerOf(text), RequestState::Maker::kUs);
+  EXPECT_EQ(text.find("callboard1."), 0u);
+  EXPECT_EQ(text.find("." + call.hex() + ".1000."), 19u);
   const auto parked = states.Open(text, "seat\ntools/call", 999);
   ASSERT_TRUE(parked.ok());
   EXPECT_EQ(parked->call, call);
@@ -54,9 +55,24 @@ TEST_F(RequestStates, AreRefusedWhereAnythingDiffers) {
   for (const std::string& broken :
        {std::string(), std::string("callboard1."), text + "0", text + ".", text.substr(1),
         text.substr(0, text.size() - 1), std::string("callboard1.zz.1000.00"),
-        std::string(10'000, '.'), "callboard1." + call.hex() + ".+1000." + text.substr(49)}) {
+        std::string(10'000, '.'), "callboard1." + call.hex() + ".1000." + text.substr(58),
+        text.substr(0, 20) + call.hex() + ".+1000." + text.substr(58)}) {
     EXPECT_EQ(Code(broken), absl::StatusCode::kInvalidArgument) << broken;
   }
+}
+
+TEST_F(RequestStates, SayWhoseTheyAre) {
+  using Maker = RequestState::Maker;
+  RequestState other("other", random);
+  EXPECT_EQ(other.MakerOf(text), Maker::kAnotherCallboard);
+  EXPECT_EQ(RequestState("key", random).MakerOf(text), Maker::kUs);
+  EXPECT_EQ(states.MakerOf(text + "0"), Maker::kUs) << "changed, and still to be refused here";
+  EXPECT_EQ(states.MakerOf("callboard1."), Maker::kAnotherCallboard);
+  EXPECT_EQ(states.MakerOf("opaque"), Maker::kSomebodyElse);
+  EXPECT_EQ(states.MakerOf(""), Maker::kSomebodyElse);
+  // It gives nothing of the key away, and differs from key to key.
+  EXPECT_EQ(text.find("key"), std::string::npos);
+  EXPECT_NE(other.Seal({call, 1000}, "x").substr(0, 20), text.substr(0, 20));
 }
 
 TEST_F(RequestStates, ExpireWithTheirCall) {
