@@ -187,6 +187,8 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   call.answers.clear();
   if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;
   if (call.recorded) Record(call);
+  // Whoever takes over knows how far the former attempt was shown to be.
+  if (call.stream != nullptr) durable_.PutAll(*call.stream);
   SetPhase(call, v1::CALL_RETRYING,
            fmt::format("retry {} of {}: {}", call.attempt, kAttemptsMax, why));
   if (delay > absl::ZeroDuration()) {

@@ -109,7 +109,7 @@ void CallFlow::PutAll() {
 
 // ---- calls of a former control plane ------------------------------------------------------------
 
-void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, uint64_t have_n,
+void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, const StoredEvents& events,
                        const StoredOutcome* outcome) {
   Execution* execution = plane_.executions.Find(id);
   const bool has_receipt = execution != nullptr && execution->over();
@@ -148,8 +148,9 @@ void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, uint64_t 
       call.created + call.queue_budget + call.run_budget + plane_.config.budgets.upper_wait_margin;
   call.attempt = std::max<uint32_t>(1, record.call().attempt());
   call.window = plane_.config.limits.window;
-  call.have_n = record.all_stored() ? std::max(have_n, record.have_n()) : have_n;
-  call.ever_started = have_n > 0 || call.attempt > 1;
+  call.have_n = record.all_stored() ? std::max(events.have_n, record.have_n()) : events.have_n;
+  call.shown_progress = events.progress;
+  call.ever_started = events.have_n > 0 || call.attempt > 1;
   call.stream = stream;
   if (execution == nullptr) {
     execution = &plane_.executions.Open(id, call.created);

@@ -78,8 +78,13 @@ class CallFlow final : public AgentCalls {
     v1::CallOutcome outcome;  // without its inline body
     uint64_t call_n = 0;
   };
-  // `have_n`: of its present attempt, as the stored events tell. `outcome`: it has one.
-  void Restore(const CallId& id, const v1::CallRecord& record, uint64_t have_n,
+  // What the stored events of its stream tell.
+  struct StoredEvents {
+    uint64_t have_n = 0;   // of its present attempt
+    std::string progress;  // the newest value, raw; "": none
+  };
+  // `outcome`: it has one.
+  void Restore(const CallId& id, const v1::CallRecord& record, const StoredEvents& events,
                const StoredOutcome* outcome);
 
   // ---- for the sources ----

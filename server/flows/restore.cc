@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mcp/json.h"
 #include "core/telemetry/log.h"
 #include "server/flows/store_key.h"
 
@@ -25,6 +26,7 @@ struct StoredStream {
   std::deque<StoredRange> ranges;
   std::optional<StoredRange> in_record;  // the last event, if the record of its call is that
   std::map<uint32_t, uint64_t> have_n;   // by attempt of its call
+  std::string progress;                  // the newest value, raw
   std::optional<CallFlow::StoredOutcome> outcome;
 };
 
@@ -154,6 +156,10 @@ class Loaded {
     range->bytes += record.value.size();
     uint64_t& have_n = stream.have_n[event.attempt()];
     have_n = std::max(have_n, event.call_n());
+    if (event.stream_event().method() == "notifications/progress") {
+      const auto value = core::FindMember(event.stream_event().params(), "progress");
+      if (value && core::IsNumber(*value)) stream.progress = *value;
+    }
     if (event.has_outcome()) TakeLast(stream, event);
   }
 
@@ -266,14 +272,15 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
     if (auto kept = loaded.outcomes.find(*id); kept != loaded.outcomes.end()) {
       outcome = &kept->second.second;
     }
-    uint64_t have_n = 0;
+    CallFlow::StoredEvents events;
     auto stream = loaded.call_streams.find(*id);
     if (record.stream() != 0 && stream != loaded.call_streams.end()) {
       if (stream->second.outcome) outcome = &*stream->second.outcome;
       auto of_attempt = stream->second.have_n.find(record.call().attempt());
-      if (of_attempt != stream->second.have_n.end()) have_n = of_attempt->second;
+      if (of_attempt != stream->second.have_n.end()) events.have_n = of_attempt->second;
+      events.progress = stream->second.progress;
     }
-    flow.Restore(*id, record, have_n, outcome);
+    flow.Restore(*id, record, events, outcome);
   }
 }
 

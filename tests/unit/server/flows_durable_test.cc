@@ -257,6 +257,34 @@ TEST_F(DurableTest, ProgressDoesNotFallAfterAKillAndAnOrderlyEndBehindIt) {
               ElementsAre(HasSubstr(R"("progress":2)"), HasSubstr(R"("progress":3)")));
 }
 
+TEST_F(DurableTest, ProgressOfAnotherAttemptDoesNotFallAfterAKill) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  const std::string session = OpenSession();
+  auto request = Call(session, "1", "look");
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":9})");
+  agent->Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Seconds(1));
+  ASSERT_EQ(caller->params().size(), 1u);
+  const v1::Dispatch again = agent->TakeDispatch();
+  ASSERT_EQ(again.attempt(), 2u);
+  agent->Started(again);
+  loop.RunReady();
+  const uint64_t term = plane->term();
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(again, v1::CallState::RUNNING, 1)});
+  auto listener = ListenAfter(session, Id(1, term, 1));
+  back->Progress(again, 2, R"({"progress":1})");
+  back->Progress(again, 3, R"({"progress":9})");
+  back->Progress(again, 4, R"({"progress":10})");
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_THAT(listener->params(), ElementsAre(HasSubstr(R"("progress":10)")));
+}
+
 TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
   auto agent = Link();
   const std::string session = OpenSession();
