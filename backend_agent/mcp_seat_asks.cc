@@ -46,14 +46,21 @@ McpSeat::Call* McpSeat::CallOf(const std::string& session, uint64_t request, boo
         call != calls_.end() && !call->second.told && call->second.phase == Phase::kRunning;
     return runs ? &call->second : nullptr;
   }
-  // A message that names no call is the running one's if there is no doubt.
+  // A message that names no call is the running one's if there is no doubt. In the session of one
+  // client it is for that client, whichever of its calls takes it there: the newest.
   Call* only = nullptr;
+  Call* newest = nullptr;
+  bool doubt = false;
   for (auto& [call_id, call] : calls_) {
-    if (!call.slot || call.session != session) continue;
-    if (only != nullptr) return nullptr;
+    if (!call.slot || call.session != session || call.spec.notification) continue;
+    doubt = only != nullptr;
     only = &call;
+    const bool of_its_client = !session.empty() && call.spec.session_id == session;
+    if (!of_its_client || call.told || call.phase != Phase::kRunning) continue;
+    if (newest == nullptr || call.started >= newest->started) newest = &call;
   }
-  if (only == nullptr || only->told || only->phase != Phase::kRunning) return nullptr;
+  if (newest != nullptr) return newest;
+  if (doubt || only == nullptr || only->told || only->phase != Phase::kRunning) return nullptr;
   return any_lane || only->lane.lane == v1::MAIN ? only : nullptr;
 }
 
@@ -78,7 +85,7 @@ void McpSeat::OnServerNotification(const std::string& key, uint64_t request, std
   if (method == core::kElicitationComplete) return TakeElicited(key, std::move(raw_params));
   const Call* call = nullptr;
   const bool of_everybody = ConcernsEverybody(method);
-  if (!of_everybody && (is_log || request != 0)) call = CallOf(key, request, false);
+  if (!of_everybody && (is_log || request != 0 || !key.empty())) call = CallOf(key, request, false);
   if (is_log && key.empty() && IsForRaisedOnly(call, raw_params)) return;
   if (call != nullptr) {
     Tell([this, is_log, call_id = call->spec.call_id, method = std::move(method),

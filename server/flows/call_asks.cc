@@ -1,4 +1,4 @@
-// CallFlow, asks: clients that are away, and elicitations that go on outside the client.
+// CallFlow, asks: where and for how long clients are asked, elicitations outside the client.
 #include <utility>
 
 #include "core/mcp/elicitation.h"
@@ -8,26 +8,56 @@
 
 namespace callboard::server {
 
-// ---- clients that are away ----------------------------------------------------------------------
+// ---- where, and for how long
+// ----------------------------------------------------------------------
 
-absl::Time CallFlow::AwaitedUntil(const LiveCall& call) const {
-  return call.stream->idle_since + plane_.config.budgets.session_grace;
+Stream* CallFlow::AskedOn(const LiveCall& call) const {
+  if (call.stream != nullptr) return call.stream.get();
+  const Session* session = plane_.sessions.Find(call.request.session_id());
+  if (session == nullptr) return nullptr;
+  const auto own = session->streams.find(0);
+  return own == session->streams.end() ? nullptr : own->second.get();
+}
+
+absl::Time CallFlow::AwaitedUntil(const Stream& stream) const {
+  return stream.idle_since + plane_.config.budgets.session_grace;
 }
 
 void CallFlow::AwaitClient(LiveCall& call) {
-  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
-  call.asks_by = AwaitedUntil(call);
+  const Stream* stream = AskedOn(call);
+  if (call.asks.empty() || stream == nullptr || stream->reader != nullptr) return;
+  call.asks_by = AwaitedUntil(*stream);
   Arm(call);
+}
+
+void CallFlow::AwaitClientOf(const Stream& own) {
+  const Session* session = plane_.sessions.Find(own.session_id);
+  if (session == nullptr) return;
+  for (const uint64_t order : session->calls) {
+    const auto call = calls_.find(order);
+    if (call != calls_.end() && call->second->stream == nullptr) AwaitClient(*call->second);
+  }
 }
 
 void CallFlow::EndAsksOfTheGone(LiveCall& call) {
   call.asks_by = absl::InfiniteFuture();
-  if (call.asks.empty() || call.stream == nullptr || call.stream->reader != nullptr) return;
-  if (Now() < AwaitedUntil(call)) return AwaitClient(call);  // it was here meanwhile
+  const Stream* stream = AskedOn(call);
+  if (call.asks.empty() || stream == nullptr || stream->reader != nullptr) return;
+  if (Now() < AwaitedUntil(*stream)) return AwaitClient(call);  // it was here meanwhile
   for (const uint64_t ask : std::exchange(call.asks, {})) {
     AnswerAsk(call, ask, "", core::MakeErrorObject(core::kServerError, "the client is gone"));
   }
   if (call.recorded) Record(call);
+}
+
+void CallFlow::TellAsked(LiveCall& call, uint64_t n, std::string_view method, std::string params) {
+  if (call.stream != nullptr && !call.ended) {
+    return Publish(call, n, std::string(method), std::move(params));
+  }
+  AckLater(call);
+  if (Session* session = plane_.sessions.Find(call.request.session_id())) {
+    audience_.TellSession(*session, method, params);
+  }
 }
 
 // ---- elicitations outside the client ------------------------------------------------------------
@@ -55,13 +85,7 @@ void CallFlow::NoteElicitations(const LiveCall& call, const v1::Outcome& outcome
 void CallFlow::TakeElicited(LiveCall& call, uint64_t n, std::string params) {
   if (call.request.has_client()) return AckLater(call);  // revisions without sessions have it not
   elicitations_.Take(call.seat_id, core::ElicitationIdOf(params));
-  if (call.stream != nullptr && !call.ended) {
-    return Publish(call, n, std::string(core::kElicitationComplete), std::move(params));
-  }
-  AckLater(call);
-  if (Session* session = plane_.sessions.Find(call.request.session_id())) {
-    audience_.TellSession(*session, core::kElicitationComplete, params);
-  }
+  TellAsked(call, n, core::kElicitationComplete, std::move(params));
 }
 
 bool CallFlow::TellElicited(const std::string& seat_id, const std::string& params) {

@@ -455,6 +455,7 @@ void CallFlow::OnSourceGone(const CallId& id, const InvokeSource* source, bool l
 
 void CallFlow::OnReaderGone(Stream& stream) {
   stream.idle_since = Now();
+  if (stream.call_id.empty()) return AwaitClientOf(stream);
   if (const auto id = CallId::From(stream.call_id)) {
     LiveCall* call = Find(*id);
     if (call == nullptr || !call->goes_on()) return;

@@ -350,8 +350,11 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
     params =
         ParamsForClient(session->revision, session->capabilities, ask.method(), std::move(params));
   }
-  if (call.ended || session == nullptr || call.asks.size() >= kAsksMax || !OpenStream(call) ||
-      (call.stream->reader == nullptr && Now() >= AwaitedUntil(call))) {
+  if (session != nullptr) OpenStream(call);
+  Stream* const stream = session == nullptr ? nullptr : AskedOn(call);
+  const bool gone =
+      stream == nullptr || (stream->reader == nullptr && Now() >= AwaitedUntil(*stream));
+  if (call.ended || gone || call.asks.size() >= kAsksMax) {
     return refuse(core::kServerError,
                   fmt::format("the client cannot be asked ({}) now", ask.method()));
   }
@@ -361,8 +364,12 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
   event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());
   event.set_params(std::move(params));
-  durable_.Append(*call.stream, {std::move(event), n, call.attempt}, DurableLog::Wait::kDurable);
-  if (call.recorded) Record(call);
+  const bool on_own = stream != call.stream.get();
+  durable_.Append(*stream, {std::move(event), on_own ? 0 : n, call.attempt},
+                  DurableLog::Wait::kDurable);
+  // Whoever finds the ask in a stream finds its call.
+  if (call.recorded || on_own) Record(call);
+  if (on_own) AckLater(call);
   AwaitClient(call);
 }
 
@@ -370,9 +377,9 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
 void CallFlow::TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled) {
   if (call.asks.erase(cancelled.ask_n()) == 0) return AckLater(call);
   if (call.parked.erase(cancelled.ask_n()) > 0) return AckLater(call);
-  Publish(call, n, cancelled.method(),
-          core::SetMember(cancelled.params().inline_(), "requestId",
-                          core::QuoteJson(AskId(call, cancelled.ask_n()))));
+  TellAsked(call, n, cancelled.method(),
+            core::SetMember(cancelled.params().inline_(), "requestId",
+                            core::QuoteJson(AskId(call, cancelled.ask_n()))));
 }
 
 bool CallFlow::Answer(const std::string& session_id, const v1::AskAnswer& answer) {

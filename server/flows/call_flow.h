@@ -211,11 +211,18 @@ class CallFlow final : public AgentCalls {
   void OnReadable(Stream& stream);
 
   // call_asks.cc
+  // The stream its client is asked on: the call's, or of one that has none its session's own.
+  // nullptr: the client has never listened to that.
+  Stream* AskedOn(const LiveCall& call) const;
   // Until when a client that has left, or that a restart has cut off, may come back and answer.
-  absl::Time AwaitedUntil(const LiveCall& call) const;
+  absl::Time AwaitedUntil(const Stream& stream) const;
   // An ask whose client is away waits for it through its grace, then ends with an error.
   void AwaitClient(LiveCall& call);
+  // The same of all that are asked on a session's own stream.
+  void AwaitClientOf(const Stream& own);
   void EndAsksOfTheGone(LiveCall& call);
+  // On the stream that the client is asked on.
+  void TellAsked(LiveCall& call, uint64_t n, std::string_view method, std::string params);
   // What the backend asks its user to do outside its client; `raw` has the id.
   void NoteElicitation(const LiveCall& call, std::string_view raw);
   void NoteElicitations(const LiveCall& call, const v1::Outcome& outcome);

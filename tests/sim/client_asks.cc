@@ -2,6 +2,7 @@
 // twice, with an error, after the call, or not before it has been away.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/mcp/json.h"
@@ -20,15 +21,25 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
   const std::string mark = core::FindString(message.params, "mark").value_or("");
   world_.trace.Add(fmt::format("{} is asked {} ({})", name(), message.method, mark));
   world_.trace.Total("asks heard");
-  const auto at = calls_.find(key);
+  // Calls of a batch have no stream: what they ask comes on the session's own.
+  const bool on_own = kind == Kind::kListen;
+  const std::string tag = core::FindString(message.params, "call").value_or("");
+  const auto at = on_own ? std::find_if(calls_.begin(), calls_.end(),
+                                        [&](const auto& entry) {
+                                          return entry.second.in_batch &&
+                                                 (mark.empty() || entry.second.tag == tag);
+                                        })
+                         : calls_.find(key);
   const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
-  if (!on_call || at == calls_.end()) {
+  if ((!on_call && !on_own) || at == calls_.end()) {
     world_.trace.Violate("an ask comes on the stream of its call",
                          fmt::format("{}: {}", name(), mark));
     return;
   }
   const Call& call = at->second;
-  if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
+  // Two connections are not in step.
+  if (call.answered && !on_own)
+    world_.trace.Violate("nothing comes after the end of a call", call.tag);
   if (!asked_.insert(raw_id).second) {
     world_.trace.Violate("an ask reaches its client once", fmt::format("{} again", mark));
   }
@@ -66,6 +77,7 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
       // Mostly after the call.
       return later(Between(12'000, 30'000), false);
     default:
+      if (on_own) return later(Between(0, 3'000), false);
       After(Between(0, 300), [this, key] { DropConnection(key); });
       if (Chance(2)) later(Between(0, 3'000), false);
       return;

@@ -19,6 +19,7 @@ void SimClient::MakeBatch() {
     const uint64_t key = OpenCall(PickTool(), seat, true);
     // One answer for all has no room for progress.
     calls_[key].wants_progress = false;
+    calls_[key].in_batch = true;
     text.append(",").append(ComposeCall(calls_[key], seat));
     keys.push_back(key);
   }

@@ -123,6 +123,7 @@ class SimClient {
     bool checked = true;         // false: a rude act makes its end anybody's guess
     bool facade_answer = false;  // answered by the facade itself
     bool wants_progress = false;
+    bool in_batch = false;  // and so without a stream: it is asked on the session's own
     int64_t bytes = 0;
     int last_step = -1;
     uint64_t step_plane = 0;  // the control plane that told it

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mcp_http import connection_closed
+from mcp_http import REVISION, McpClient, connection_closed
 from stage import wait_until
 
 WATCHED = "test://watched-resource"
@@ -135,3 +135,28 @@ def test_changes_reach_all_who_asked_until_the_last_asks_no_more(stage, fixture_
     assert sent("resources/unsubscribe") == 0, "one is left who wants it"
     asking[-1].client.request("resources/unsubscribe", {"uri": WATCHED})
     wait_until(lambda: sent("resources/unsubscribe") == 1, 20, "the last one ends it")
+
+
+def test_a_call_without_a_stream_is_asked_on_the_sessions_own(stage, fixture_command):
+    stage.start_control_plane()
+    stage.start_agent(*fixture_command, "--legacy-only", name="fixture")
+    client = McpClient(stage.port, "/mcp/fixture")
+    client.request("initialize", {"protocolVersion": REVISION, "capabilities": {"elicitation": {}},
+                                  "clientInfo": {"name": "one-stream", "version": "1"}})
+    client.notify("notifications/initialized", {})
+
+    def answer(event):
+        message = json.loads(event.data) if event.data else {}
+        if message.get("method") == "elicitation/create":
+            client.post({"jsonrpc": "2.0", "id": message["id"],
+                         "result": {"action": "accept", "content": {"response": "blue"}}})
+
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": {"name": "test_elicitation", "arguments": {"message": "Colour?"}}}
+    with connection_closed(client.listen(answer)):
+        plain = client._headers() | {"Content-Type": "application/json", "Accept": "application/json"}
+        connection, response = client._open("POST", json.dumps(call), plain, 30)
+        with connection_closed(connection):
+            assert response.headers["Content-Type"] == "application/json"
+            told = json.loads(response.read())
+    assert told["result"]["content"][0]["text"] == 'User response: action=accept, content={"response":"blue"}'

@@ -166,6 +166,29 @@ TEST_F(McpSeatAsks, AskOfAClientsSessionReachesThatClientOnly) {
   EXPECT_EQ(backend->others[1]->sent.back().text, R"({"jsonrpc":"2.0","id":5,"result":{}})");
 }
 
+TEST_F(McpSeatAsks, WhatTheSessionOfOneClientSaysOutsideItsRepliesGoesWithItsNewestCall) {
+  MakeSeatWithSessions();
+  for (const char* id : {"A", "B"}) {
+    CallSpec call = Client(id, "s1");
+    call.session_id = "s1";
+    call.lane = v1::FREE;
+    Submit(std::move(call));
+    loop.RunFor(absl::Seconds(1));
+  }
+  ASSERT_EQ(backend->others.size(), 1u);
+  PlayedBackend* own = backend->others[0];
+  own->Say(Sampling("5"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "B ask 1 sampling/createMessage");
+  own->Say(core::MakeNotification("notifications/custom", "{}"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "B notifications/custom");
+  seat->Cancel("B", v1::Cancel::CLIENT);
+  own->Say(Sampling("6"));
+  loop.RunReady();
+  EXPECT_EQ(told.back(), "A ask 2 sampling/createMessage");
+}
+
 TEST_F(McpSeatAsks, MessageInTheReplyOfACallBelongsToThatCall) {
   BringUp();
   CallSpec first = Tool("A");

@@ -415,6 +415,98 @@ TEST_F(FlowsTest, AsksReachTheReaderAndTheAnswerReachesTheAgentOnce) {
   EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
 }
 
+// A call that is answered as one JSON document, for a client that can be asked.
+class AskedElsewhere : public FlowsTest {
+ protected:
+  AskedElsewhere() : agent(Link()), session(OpenSession("facade", kAsked)) {}
+
+  // Its backend asks by its second event.
+  void CallAndAsk() {
+    auto request = Call(session);
+    request.set_never_open_stream(true);
+    request.set_run_ms(600'000);
+    caller = Invoke(request);
+    call = agent->TakeDispatch();
+    agent->Started(call);
+    agent->Ask(call, 2);
+    loop.RunReady();
+  }
+  v1::SendRequest Answering(const Listener& listener) const {
+    v1::InvokeEvent event;
+    *event.mutable_ask() = listener.events.back().ask();
+    return Accepting(session, event);
+  }
+  std::string Error() {
+    const auto answer = agent->Take(v1::ServerItem::kAnswer);
+    return answer ? answer->answer().error().inline_() : "";
+  }
+
+  std::unique_ptr<FakeAgent> agent;
+  std::string session;
+  std::unique_ptr<Caller> caller;
+  v1::Dispatch call;
+};
+
+TEST_F(AskedElsewhere, TheClientIsAskedOnTheSessionsOwnStream) {
+  auto own = Listen(session, 0);
+  auto other = Listen(OpenSession("facade", kAsked), 0);
+  CallAndAsk();
+  ASSERT_TRUE(own->events.back().has_ask());
+  EXPECT_EQ(own->events.back().ask().id().stream(), 0u);
+  EXPECT_FALSE(other->events.back().has_ask());
+  EXPECT_TRUE(Send(Answering(*own)));
+  const auto answer = agent->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->answer().ask_n(), 2u);
+  EXPECT_EQ(answer->answer().result().inline_(), R"({"action":"accept"})");
+  agent->Result(call, 3);
+  loop.RunReady();
+  EXPECT_EQ(caller->events.size(), 1u);
+  EXPECT_EQ(caller->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(AskedElsewhere, WithoutOneTheBackendIsToldAtOnce) {
+  CallAndAsk();
+  EXPECT_NE(Error().find("cannot be asked"), std::string::npos);
+}
+
+TEST_F(AskedElsewhere, AClientThatLeavesItsOwnStreamIsAwaitedThroughItsGrace) {
+  auto own = Listen(session, 0);
+  CallAndAsk();
+  own->Drop();
+  loop.RunFor(absl::Seconds(59));
+  EXPECT_EQ(Error(), "");
+  loop.RunFor(absl::Seconds(2));
+  EXPECT_NE(Error().find("the client is gone"), std::string::npos);
+}
+
+TEST_F(AskedElsewhere, AnAskThatIsTakenBackIsTakenBackThere) {
+  auto own = Listen(session, 0);
+  CallAndAsk();
+  const std::string ask_id = own->events.back().ask().ask_id();
+  v1::AgentItem back = FakeAgent::Event(call, 3);
+  v1::MethodEvent& event = *back.mutable_call_event()->mutable_notification();
+  event.set_method("notifications/cancelled");
+  event.set_ask_n(2);
+  event.mutable_params()->set_inline_("{}");
+  agent->Say(std::move(back));
+  loop.RunReady();
+  EXPECT_EQ(own->params(), std::vector<std::string>{R"({"requestId":")" + ask_id + "\"}"});
+}
+
+TEST_F(AskedElsewhere, TheAskOutlivesTheControlPlane) {
+  auto own = Listen(session, 0);
+  CallAndAsk();
+  loop.RunFor(absl::Seconds(1));
+  const v1::SendRequest answer = Answering(*own);
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  EXPECT_TRUE(Send(answer));
+  const auto said = back->Take(v1::ServerItem::kAnswer);
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->answer().result().inline_(), R"({"action":"accept"})");
+}
+
 // One who asks for as long as the test likes, and who can be asked.
 class Asked : public FlowsTest {
  protected:
