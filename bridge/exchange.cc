@@ -31,7 +31,7 @@ class WaitingExchange final : public Exchange {
   void GiveUp(int status, std::string_view message, std::string_view data) {
     // What asks for no JSON-RPC response learns it from the status.
     if (!raw_id_.empty()) status = 200;
-    answer_.RpcError(status, raw_id_, core::kServerError, message, data,
+    answer_.RpcError(status, raw_id_, answer_.server_error(), message, data,
                      status == 503 ? RetryAfter() : net::HeaderList());
     Finish();
   }

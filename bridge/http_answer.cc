@@ -61,7 +61,7 @@ void HttpAnswer::NoSession(std::string_view raw_id) const {
 
 void HttpAnswer::Failure(std::string_view raw_id, const absl::Status& status) const {
   const int code = StatusHttpCode(status);
-  RpcError(code, raw_id, core::kServerError, core::Message(status),
+  RpcError(code, raw_id, server_error(), core::Message(status),
            StatusData(status, /*started=*/false), code == 503 ? RetryAfter() : net::HeaderList());
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "core/mcp/jsonrpc.h"
 #include "net/http_server.h"
 
 namespace callboard::bridge {
@@ -25,6 +26,13 @@ class HttpAnswer {
   // for clients that accept nothing else.
   void AcceptOnlyEvents() { only_events_ = true; }
   bool accepts_only_events() const { return only_events_; }
+
+  // The request is of revision 2026-07-28, in which -32000 and its like mean nothing.
+  void UseModernCodes() { modern_codes_ = true; }
+  // What says that the fault is not the client's.
+  int server_error() const { return modern_codes_ ? core::kInternalError : core::kServerError; }
+  // What says that the request cannot be taken as it is.
+  int refused_request() const { return modern_codes_ ? core::kInvalidRequest : core::kServerError; }
 
   // `body` is one line.
   void Json(int status, std::string body, net::HeaderList extra = {}) const;
@@ -56,6 +64,7 @@ class HttpAnswer {
   std::shared_ptr<net::HttpResponder> responder_;
   net::HeaderList common_;
   bool only_events_ = false;
+  bool modern_codes_ = false;
 };
 
 }  // namespace callboard::bridge

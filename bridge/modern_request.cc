@@ -58,6 +58,11 @@ bool IsModernVersion(std::string_view version) {
   return version.size() == kModern.size() && version >= kModern && version.front() == '2';
 }
 
+bool HasModernEnvelope(std::string_view params) {
+  const auto claim = core::FindModernClaim(params);
+  return claim && core::DecodeString(*claim) == kModern && core::ReadEnvelope(params).ok();
+}
+
 std::optional<ModernFault> ReadModernRequest(const net::HttpRequest& http,
                                              const core::JsonRpcMessage& message,
                                              ModernRequest* request) {

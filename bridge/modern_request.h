@@ -17,6 +17,8 @@ inline constexpr std::string_view kVersionHeader = "Mcp-Protocol-Version";
 
 // Whether the value of a version header is of a revision without sessions, ours or a later one.
 bool IsModernVersion(std::string_view version);
+// Whether params have the whole envelope of that revision.
+bool HasModernEnvelope(std::string_view params);
 
 struct ModernRequest {
   core::Envelope envelope;  // views into the message

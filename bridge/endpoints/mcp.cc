@@ -48,8 +48,12 @@ bool IsCall(const JsonRpcMessage& message) {
 }  // namespace
 
 void McpEndpoint::Handle(Route route, net::HttpRequest request, HttpAnswer answer) {
+  const std::string* const version = request.Header(kVersionHeader);
+  if (core_.config.modern && version != nullptr && IsModernVersion(*version)) {
+    answer.UseModernCodes();
+  }
   if (!core_.exchanges.has_room()) {
-    return answer.RpcError(503, {}, core::kServerError, "too many requests under way",
+    return answer.RpcError(503, {}, answer.server_error(), "too many requests under way",
                            R"({"reason":"too_many"})", RetryAfter());
   }
   auto tools = SelectedTools::OfRequest(route, request);
@@ -69,13 +73,14 @@ void McpEndpoint::Handle(Route route, net::HttpRequest request, HttpAnswer answe
 void McpEndpoint::Post(const VisitPtr& visit) {
   const HttpAnswer& answer = visit->answer;
   if (!IsJsonContent(visit->HeaderText("Content-Type"))) {
-    return answer.RpcError(415, {}, core::kServerError, "Content-Type must be application/json");
+    return answer.RpcError(415, {}, answer.refused_request(),
+                           "Content-Type must be application/json");
   }
   const std::string_view accept = visit->HeaderText("Accept");
   visit->accepts_events = Accepts(accept, "text/event-stream");
   if (!Accepts(accept, "application/json")) {
     if (!visit->accepts_events) {
-      return answer.RpcError(406, {}, core::kServerError,
+      return answer.RpcError(406, {}, answer.refused_request(),
                              "Accept must list application/json and text/event-stream");
     }
     visit->answer.AcceptOnlyEvents();
@@ -92,7 +97,11 @@ void McpEndpoint::Post(const VisitPtr& visit) {
 
 bool McpEndpoint::TakeModern(const VisitPtr& visit) {
   const JsonRpcMessage& message = visit->message;
-  const bool claims = IsCall(message) && core::FindModernClaim(message.params).has_value();
+  const bool initialize = message.kind == Kind::kRequest && message.method == "initialize";
+  // Whatever it says besides, initialize opens a session, unless it has all that this era wants.
+  const bool claims = initialize
+                          ? HasModernEnvelope(message.params)
+                          : IsCall(message) && core::FindModernClaim(message.params).has_value();
   const bool header = IsModernVersion(visit->HeaderText(kVersionHeader));
   if (!core_.config.modern) {
     if (!claims && (!header || visit->http.Header(kSessionHeader) != nullptr)) return false;
@@ -105,11 +114,12 @@ bool McpEndpoint::TakeModern(const VisitPtr& visit) {
   if (!IsCall(message)) {
     visit->answer.RpcError(400, visit->raw_id(), core::kInvalidRequest,
                            "MCP 2026-07-28 has no responses of clients");
-  } else if (!claims && message.kind == Kind::kRequest && message.method == "initialize") {
+  } else if (!claims && initialize) {
     visit->answer.RpcError(400, visit->raw_id(), core::kHeaderMismatch,
                            "initialize opens a session, MCP-Protocol-Version names a revision "
                            "without sessions");
   } else {
+    visit->answer.UseModernCodes();
     modern_.Post(visit);
   }
   return true;
@@ -136,6 +146,7 @@ void McpEndpoint::PostBatch(const VisitPtr& visit) {
     return problem.empty();
   });
   if (visit->batch.empty()) problem = "the batch is empty";
+  if (IsModernVersion(visit->HeaderText(kVersionHeader))) problem = "MCP 2026-07-28 has no batches";
   if (!problem.empty()) return answer.RpcError(400, {}, core::kInvalidRequest, problem);
   WithSession(visit, [this, visit](const SessionInfo& session) {
     if (session.revision != core::McpRevision::k2025_03_26) {
@@ -260,15 +271,16 @@ void McpEndpoint::AnswerOldControlPlane(const VisitPtr& visit, const v1::Session
 
 void McpEndpoint::WithSession(const VisitPtr& visit, WithSessionFn then) {
   const std::string_view version = visit->HeaderText(kVersionHeader);
+  const int refused = visit->batch.empty() ? core::kServerError : core::kInvalidRequest;
   if (!version.empty() && !IsServedRevision(version)) {
     return visit->answer.RpcError(
-        400, visit->raw_id(), core::kServerError,
+        400, visit->raw_id(), refused,
         fmt::format("unsupported MCP-Protocol-Version '{}'; supported: {}",
                     version.substr(0, kShownBytesMax), ServedRevisions()));
   }
   const std::string_view id = visit->HeaderText(kSessionHeader);
   if (id.empty()) {
-    return visit->answer.RpcError(400, visit->raw_id(), core::kServerError,
+    return visit->answer.RpcError(400, visit->raw_id(), refused,
                                   "Mcp-Session-Id is missing; send initialize first");
   }
   if (id.size() > kSessionIdBytesMax) return AnswerNoSession(visit);

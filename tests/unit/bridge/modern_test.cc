@@ -99,12 +99,57 @@ TEST_F(Modern, EraIsDecidedByTheBody) {
                         {{"MCP-Protocol-Version", "2026-07-28"}})),
             "400 -32020");
   EXPECT_EQ(CodeOf(Ask("initialize")), "404 -32601");
+  // A claim that is older, or is not all that the era wants, makes no difference to it.
+  for (const char* meta : {R"("io.modelcontextprotocol/protocolVersion":"2025-11-25")",
+                           R"("io.modelcontextprotocol/protocolVersion":"2026-07-28")",
+                           R"("io.modelcontextprotocol/protocolVersion":7)",
+                           R"("io.modelcontextprotocol/protocolVersion":"2099-01-01",)"
+                           R"("io.modelcontextprotocol/clientCapabilities":{})"}) {
+    const Answer opened = Post(Request(
+        "initialize",
+        Params(R"("protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c"})",
+               meta)));
+    EXPECT_EQ(opened->status, 200) << meta << opened->body;
+    EXPECT_NE(opened->Header("Mcp-Session-Id"), "") << meta;
+  }
   // Other headers of the era are no evidence.
   const std::string session = Open();
   EXPECT_EQ(Post(R"({"jsonrpc":"2.0","id":1,"method":"ping"})",
                  {{"Mcp-Session-Id", session}, {"Mcp-Method", "ping"}})
                 ->status,
             200);
+}
+
+TEST_F(Modern, HasNoBatches) {
+  const std::string batch = R"([{"jsonrpc":"2.0","id":1,"method":"ping"}])";
+  EXPECT_EQ(CodeOf(Post(batch, {{"MCP-Protocol-Version", "2026-07-28"}})), "400 -32600");
+  EXPECT_EQ(CodeOf(Post(batch, {{"MCP-Protocol-Version", "2026-07-28"},
+                                {"Mcp-Session-Id", Open("2025-03-26")}})),
+            "400 -32600");
+  EXPECT_EQ(CodeOf(Post(batch)), "400 -32600") << "and without a session there is none at all";
+}
+
+TEST_F(Modern, NoAnswerOfOursHasACodeOfEarlierRevisions) {
+  plane_.list_error = absl::UnavailableError("the control plane is away");
+  EXPECT_EQ(CodeOf(Ask("server/discover")), "503 -32603");
+  plane_.list_error = absl::OkStatus();
+  plane_.silent = true;
+  const Answer silent = Ask("server/discover");
+  loop_.RunFor(absl::Seconds(32));
+  EXPECT_EQ(CodeOf(silent), "504 -32603");
+  plane_.silent = false;
+  const Answer text = Send("POST", "/mcp",
+                           {{"Host", "localhost"},
+                            {"Content-Type", "text/plain"},
+                            {"MCP-Protocol-Version", "2026-07-28"}},
+                           "{}");
+  EXPECT_EQ(CodeOf(text), "415 -32600");
+
+  bridge::BridgeConfig full{.modern = true};
+  full.limits.exchanges_max = 0;
+  Restart(std::move(full));
+  EXPECT_EQ(CodeOf(Ask("server/discover")), "503 -32603");
+  EXPECT_EQ(CodeOf(Post(R"({"jsonrpc":"2.0","id":1,"method":"ping"})")), "503 -32000");
 }
 
 TEST_F(Modern, NotificationsAreTakenAndDropped) {
