@@ -49,6 +49,9 @@ absl::Status ReadTools(core::Settings& settings, ServerSettings* out) {
   auto characters = static_cast<int64_t>(out->limits.tool_name_characters_max);
   settings.Read("tools.name_characters_max", &characters, 32, 128);
   out->limits.tool_name_characters_max = static_cast<size_t>(characters);
+  auto selected = static_cast<int64_t>(out->limits.selected_tools_max);
+  settings.Read("tools.selected_max", &selected, 1, 1'000);
+  out->limits.selected_tools_max = static_cast<size_t>(selected);
   std::string pinned;
   settings.Read("tools.pinned", &pinned);
   if (pinned.empty()) return absl::OkStatus();

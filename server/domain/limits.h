@@ -45,7 +45,7 @@ struct Limits {
   uint64_t receipt_outcomes_bytes_max = 1ull << 30;
   // Different selections of tools shown directly: refuse the session that brings another.
   size_t selections_max = 1'024;
-  size_t selected_tools_max = 1'000;     // of one selection: leave out the others, say how many
+  size_t selected_tools_max = 128;       // of one selection: leave out the others, say how many
   size_t tool_name_characters_max = 48;  // of names made for them: cut, and told apart by a hash
   size_t params_bytes_max = 16 << 20;    // refuse: PARAMS_TOO_LARGE
   uint64_t result_bytes_max = 256ull << 20;  // told to agents: RESULT_TOO_LARGE

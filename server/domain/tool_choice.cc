@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kIdPrefixMin = 8;
 constexpr std::string_view kStubPrefix = "__skill__";
+constexpr std::string_view kOriginKey = "callboard/origin";  // of a tool's _meta
 
 using Patterns = std::vector<std::string_view>;
 
@@ -21,6 +22,14 @@ bool Chosen(const ToolInfo& tool, const Patterns& patterns) {
     return (tool.unloaded_skill.empty() || pattern.starts_with(kStubPrefix)) &&
            core::FitsPattern(pattern, tool.name);
   });
+}
+
+// As the seat defines it, under a name of ours; what it was made from stands beside.
+std::string Named(const std::string& definition, std::string_view name, const ToolOrigin& origin) {
+  const std::string from =
+      core::JsonObject().String("instance", origin.seat_id).String("tool", origin.tool).Take();
+  return core::SetPath(core::SetMember(definition, "name", core::QuoteJson(name)),
+                       {"_meta", kOriginKey}, from);
 }
 
 }  // namespace
@@ -63,7 +72,7 @@ ToolChoice ChooseTools(const std::vector<core::ToolSelector>& selectors, const O
   std::string array(1, '[');
   for (const size_t i : order) {
     if (array.size() > 1) array += ',';
-    array += core::SetMember(tools[i]->definition, "name", core::QuoteJson(names[i]));
+    array += Named(tools[i]->definition, names[i], origins[i]);
     choice.by_name.emplace(names[i], std::move(origins[i]));
   }
   array += ']';

@@ -33,7 +33,8 @@ bool SelectsSeat(const core::ToolSelector& selector, std::string_view seat_id,
 // Immutable once made.
 struct ToolChoice {
   std::string digest;
-  // Raw JSON array in order of name: each tool as its backend defines it, but for the name.
+  // Raw JSON array in order of name: each tool as its backend defines it, but for the name, and for
+  // _meta["callboard/origin"], which says what it is at its instance.
   std::string array = "[]";
   core::StringMap<ToolOrigin> by_name;
   size_t left_out = 0;  // tools beyond the most that are chosen

@@ -15,6 +15,7 @@ namespace callboard::server {
 namespace {
 
 constexpr size_t kShownBytesMax = 128;
+constexpr size_t kGoneMax = 1'000;  // names of one selection that are remembered
 constexpr char kListChanged[] = "notifications/tools/list_changed";
 
 }  // namespace
@@ -293,7 +294,7 @@ void ToolSelections::RememberGone(Selection& selection, const ToolChoice& former
     selection.gone_order.push_back(std::move(name));
   }
   for (const auto& [name, origin] : now) selection.gone.erase(name);
-  while (selection.gone_order.size() > plane_.config.limits.selected_tools_max) {
+  while (selection.gone_order.size() > kGoneMax) {
     selection.gone.erase(selection.gone_order.front());
     selection.gone_order.pop_front();
   }

@@ -67,8 +67,11 @@ def test_fc_24_long_and_colliding_names(stage):
     assert names == sorted(names)
     expected = definition("")
     for tool in tools:
-        assert tool | {"name": ""} == expected, "nothing but the name is ours"
+        origin = tool["_meta"].pop("callboard/origin")
+        assert tool | {"name": ""} == expected, "nothing else is ours but the name"
         assert list(tool) == list(expected)
+        assert origin["instance"][:8] in tool["name"]
+        assert origin["tool"] in [name for _, names in FC_24.values() for name in names]
 
     origins = {name: reached(client.call(name, {"n": 1})) for name in names}
     assert sorted(origins.values()) == sorted(
@@ -177,7 +180,7 @@ def alive(client):
 
 
 def test_many_tools_come_in_pages(stage):
-    stage.start_control_plane()
+    stage.start_control_plane(tools__selected_max=1000)
     start_backends(stage, {"big": ("big", [f"tool_{number:04d}" for number in range(1_100)])})
     client = stage.client(selected("big"))
     first = client.request("tools/list", {}).result

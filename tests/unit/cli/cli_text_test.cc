@@ -163,6 +163,10 @@ TEST(Settings, OfToolsAreSelectorsAndTheLengthOfNames) {
   EXPECT_EQ(server.pinned_tools.text(), "maya.*.bake,usd.*.*");
   EXPECT_EQ(read("tools.name_characters_max=60", &server), "");
   EXPECT_EQ(server.limits.tool_name_characters_max, 60u);
+  EXPECT_EQ(server.limits.selected_tools_max, 128u) << "many clients take no more";
+  EXPECT_EQ(read("tools.selected_max=1000", &server), "");
+  EXPECT_EQ(server.limits.selected_tools_max, 1'000u);
+  EXPECT_NE(read("tools.selected_max=1001", &server), "");
   EXPECT_TRUE(IsHotServerSetting("tools.pinned"));
 
   const std::string selector = read("tools.pinned=usd,maya..x", &server);

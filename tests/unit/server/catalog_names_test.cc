@@ -133,7 +133,7 @@ TEST_F(ToolChoiceTest, SelectorsFitByAppNameIdAndTool) {
   EXPECT_THAT(Names(Choose("houdini")), ElementsAre());
 }
 
-TEST_F(ToolChoiceTest, DefinitionsKeepTheirBytesButTheName) {
+TEST_F(ToolChoiceTest, DefinitionsKeepTheirBytesButTheNameAndSayWhereTheyAreFrom) {
   Add(Seat('1'), "maya", "maya-a",
       R"({"title":"T","name":"a b","x-unknown":1.50,"annotations":{"readOnlyHint":true},)"
       R"("outputSchema":{"type":"object"},"_meta":{"dcc":{"n":9007199254740993}}})");
@@ -142,7 +142,8 @@ TEST_F(ToolChoiceTest, DefinitionsKeepTheirBytesButTheName) {
   EXPECT_EQ(choice.array,
             R"([{"title":"T","name":")" + name +
                 R"(","x-unknown":1.50,"annotations":{"readOnlyHint":true},)"
-                R"("outputSchema":{"type":"object"},"_meta":{"dcc":{"n":9007199254740993}}}])");
+                R"("outputSchema":{"type":"object"},"_meta":{"dcc":{"n":9007199254740993},)" +
+                R"("callboard/origin":{"instance":")" + Seat('1') + R"(","tool":"a b"}}}])");
   EXPECT_EQ(choice.by_name.find(name)->second.tool, "a b");
 }
 
