@@ -15,6 +15,12 @@ constexpr std::string_view kToolsInstructions =
     "the same running application, and equal tools of two instances work in different scenes. The "
     "list changes when applications start and end.";
 
+// Capabilities that are not passed on. Tasks of the experimental kind belong to one session at the
+// backend, which clients share; extensions are of the other era, where they are told.
+bool IsOfTheHop(const core::JsonMember& member) {
+  return member.Is("tools") || member.Is("tasks") || member.Is("extensions");
+}
+
 // What a surface of our own says of itself.
 std::string OwnResult(const BridgeConfig& config, core::McpRevision revision,
                       std::string_view capabilities, std::string_view instructions) {
@@ -39,16 +45,17 @@ std::string FacadeServerInfo(const BridgeConfig& config) {
 }
 
 std::string PassedCapabilities(std::string_view backend) {
-  JsonObject passed;
   // Every seat has tools, and the bridge tells of changes whether or not the backend does.
   const std::string_view tools = core::FindMember(backend, "tools").value_or("{}");
-  passed.Raw("tools", core::SetMember(tools, "listChanged", "true"));
-  for (const std::string_view key : {"resources", "prompts", "completions", "logging"}) {
-    if (const auto value = core::FindMember(backend, key); value && core::IsObject(*value)) {
-      passed.Raw(key, *value);
+  std::string passed =
+      core::JsonObject().Raw("tools", core::SetMember(tools, "listChanged", "true")).Take();
+  (void)core::ForEachMember(backend, [&](const core::JsonMember& member) {
+    if (core::IsObject(member.value) && !member.key_escaped && !IsOfTheHop(member)) {
+      passed = core::SetMember(passed, member.key, member.value);
     }
-  }
-  return passed.Take();
+    return true;
+  });
+  return passed;
 }
 
 std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow& row) {

@@ -50,6 +50,18 @@ TEST_F(Sessions, OfAnInstanceShowItsCapabilities) {
   EXPECT_EQ(plane_.opened.back().surface(), std::string("seat:") + kSeat);
 }
 
+TEST_F(Sessions, OfAnInstanceShowWhatOfItsCapabilitiesNobodyHereKnows) {
+  plane_.instances = {Row("maya-1", kSeat)};
+  plane_.instances[0].set_capabilities(
+      R"({"experimental":{"x":{"n":1.50}},"prompts":{},"com.example/new":{"a":[1]},"odd":7,)"
+      R"("extensions":{"e":{}},"tasks":{"list":{}}})");
+  EXPECT_NE(Initialize("2025-11-25", "/mcp/maya-1")
+                ->body.find(R"("capabilities":{"tools":{"listChanged":true},)"
+                            R"("experimental":{"x":{"n":1.50}},"prompts":{},)"
+                            R"("com.example/new":{"a":[1]}},)"),
+            std::string::npos);
+}
+
 TEST_F(Sessions, OfUnknownInstancesAre404NamingTheLiveOnes) {
   plane_.instances = {Row("maya-1", kSeat), Row("hou-2", "bb00")};
   const Answer answer = Initialize("2025-11-25", "/mcp/nuke-9");
