@@ -14,7 +14,7 @@ class SharedStream::BranchStream final : public MessageStream {
     if (const auto trunk = trunk_.lock(); trunk && open_) trunk->Leave(number_);
   }
 
-  bool open() const override { return open_; }
+  bool open() const override { return open_ && !trunk_.expired(); }
   bool resumable() const override { return false; }
   void Event(std::string_view, std::string_view data, More more) override {
     Put(Part::Kind::kWhole, std::string(data), std::move(more));

@@ -19,6 +19,8 @@ namespace {
 
 // A control plane whose store fails keeps no call as a job; it is asked again that much later.
 constexpr absl::Duration kKeepAgainAfter = absl::Seconds(5);
+// A call has at most so many open; those that were answered count for little.
+constexpr size_t kSharedAsksMax = 1'024;
 
 bool IsFailure(const v1::CallOutcome& outcome) {
   if (outcome.body().content_case() == v1::Body::kSize) return false;
@@ -191,7 +193,8 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   if (left_) return CancelLeft();
   if (accepted.has_id()) position_ = accepted.id();
   // Of a session: without an id it only tells which call this is.
-  if (!out_.open() && may_stream_ && (accepted.has_id() || spec_.modern)) {
+  if (!out_.open() && spec_.stream == nullptr && may_stream_ &&
+      (accepted.has_id() || spec_.modern)) {
     slot_ = StreamSlot(core_, spec_.session_id);
     sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
     if (spec_.modern) {
@@ -219,16 +222,24 @@ void RequestExchange::OnAsk(const v1::AskEvent& ask) {
   // A stream that is about to be closed stops here: the answer might find nobody. The client is
   // asked where it resumes.
   if (core_.draining && out_.resumable()) return;
-  if (out_.open()) return Relay(ask.id(), AskText(ask));
+  if (out_.open()) {
+    if (spec_.stream != nullptr && shared_asks_.size() < kSharedAsksMax) {
+      shared_asks_.insert(ask.ask_id());
+    }
+    return Relay(ask.id(), AskText(ask));
+  }
   // Nobody would ever answer it.
   if (ask.id().stream() != 0) position_ = ask.id();
+  RefuseAsk(ask.ask_id(), fmt::format("the client cannot be asked ({}) now", ask.method()));
+  AskNext();
+}
+
+void RequestExchange::RefuseAsk(const std::string& ask_id, std::string_view why) {
   v1::SendRequest request;
   request.set_session_id(spec_.session_id);
-  request.mutable_answer()->set_ask_id(ask.ask_id());
-  request.mutable_answer()->set_error(core::MakeErrorObject(
-      core::kServerError, fmt::format("the client cannot be asked ({}) now", ask.method())));
+  request.mutable_answer()->set_ask_id(ask_id);
+  request.mutable_answer()->set_error(core::MakeErrorObject(core::kServerError, why));
   core_.client.Send(std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
-  AskNext();
 }
 
 void RequestExchange::OnStatus(v1::CallStatus status) {
@@ -306,6 +317,7 @@ void RequestExchange::Explain(v1::CallOutcome outcome) {
 }
 
 void RequestExchange::Deliver(const v1::CallOutcome& outcome) {
+  if (lost_stream()) return Finish();
   if (WasCancelledByClient(outcome)) {
     // A cancelled request gets no response. But a POST must be answered by something: where no
     // stream is open yet that is an error, which the client drops, as it no longer waits for the
@@ -350,6 +362,7 @@ void RequestExchange::StartBody(ResponseText response, const v1::OutcomeFacts& f
 }
 
 void RequestExchange::OnChunk(v1::BodyChunk chunk) {
+  if (lost_stream()) return Finish();
   if (!body_.Take(chunk)) return Break();
   if (!members_.empty()) chunk.mutable_bytes()->insert(1, std::exchange(members_, {}));
   const bool more = body_.running();
@@ -381,6 +394,7 @@ void RequestExchange::FinishBody() {
 
 void RequestExchange::Answer(std::string text) {
   if (finished()) return;
+  if (lost_stream()) return Finish();
   if (spec_.collect) {
     auto collect = std::move(spec_.collect);
     Finish();
@@ -428,6 +442,7 @@ net::HeaderList RequestExchange::StatusHeaders(std::string state) const {
 }
 
 void RequestExchange::AnswerSessionGone() {
+  if (lost_stream()) return Finish();
   ++core_.gauges.session_mismatches;
   core_.sessions.Forget(spec_.session_id);
   if (spec_.collect || out_.open()) {
@@ -446,6 +461,7 @@ void RequestExchange::AnswerCallGone() {
 }
 
 void RequestExchange::AnswerFailure(const absl::Status& status, bool started) {
+  if (lost_stream()) return Finish();
   if (status.code() == absl::StatusCode::kUnavailable && !spec_.collect && !out_.open()) {
     if (spec_.modern) {
       answer_.RpcError(503, spec_.raw_id, core::kInternalError, core::Message(status),
@@ -489,6 +505,7 @@ void RequestExchange::OnBroken(const absl::Status& status) {
 }
 
 void RequestExchange::Break() {
+  if (lost_stream()) return Finish();
   if (spec_.collect) {
     return Answer(core::MakeErrorResponse(spec_.raw_id, core::kServerError,
                                           "the answer was lost on its way",
@@ -514,6 +531,11 @@ void RequestExchange::OnHardTimer() {
 }
 
 void RequestExchange::OnTick() {
+  if (lost_stream()) {
+    for (const std::string& ask : std::exchange(shared_asks_, {})) {
+      RefuseAsk(ask, "the client is gone");
+    }
+  }
   if (!sse_.open()) return;
   if (!sse_.Check(Exchanges::kTick)) return Finish();
   if (status_untold_ && sse_.idle() && core_.loop.Now() >= status_from_) TellStatus();

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,9 @@ struct RequestSpec {
 // When the control plane is lost after the
 // stream was accepted, the stream is listened to as soon as it is back, after the last id that was
 // written; else the answer says whether the call may have run. Without a session (modern) nothing
-// is resumed: a client that hangs up has cancelled its call. Owned by Exchanges; loop thread.
+// is resumed: a client that hangs up has cancelled its call. When a stream that it shares is over
+// the call goes on, and whoever is asked through it is answered with an error. Owned by Exchanges;
+// loop thread.
 class RequestExchange final : public Exchange {
  public:
   RequestExchange(BridgeCore& core, RequestSpec spec);
@@ -114,6 +118,9 @@ class RequestExchange final : public Exchange {
   void OnAsk(const v1::AskEvent& ask);
   void OnStatus(v1::CallStatus status);
   void TellStatus();
+  // The stream that it shares is over; the call goes on without anybody to tell.
+  bool lost_stream() const { return spec_.stream != nullptr && !out_.open(); }
+  void RefuseAsk(const std::string& ask_id, std::string_view why);
   bool becomes_task() const { return spec_.modern && spec_.modern->takes_tasks; }
   // Answers with a job or a task in place of the outcome, as soon as the call's id is known and
   // the control plane keeps the call.
@@ -156,6 +163,8 @@ class RequestExchange final : public Exchange {
   bool left_ = false;    // by its client, before the call's id was known
   std::string members_;  // to be added behind the first brace of the body
   std::string call_id_;
+  std::set<std::string>
+      shared_asks_;  // told on the shared stream, answered or not; a bounded number
   core::Timer job_timer_;
   bool job_due_ = false;
   std::string outcome_id_;

@@ -171,9 +171,13 @@ void SseSession::CloseSession(const std::string& session_id) {
 void SseSession::Leave(bool keep_calls) {
   if (finished()) return;
   core_.sse_sessions.erase(id_);
-  for (const uint64_t request : std::exchange(requests_, {})) owner_.Abandon(request);
-  // Closing it would cancel them.
-  if (session_ && !keep_calls) CloseSession(session_->id);
+  // Calls that go on have nobody to tell: what their backends ask is refused.
+  shared_.reset();
+  // Closing the session would cancel them.
+  if (!keep_calls) {
+    for (const uint64_t request : std::exchange(requests_, {})) owner_.Abandon(request);
+    if (session_) CloseSession(session_->id);
+  }
   Finish();
 }
 

@@ -292,10 +292,52 @@ TEST_F(HttpSse, EndOfTheStreamCancelsNoCall) {
   const Answer stream = Begin();
   Say(Call(1));
   stream->on_peer_gone();
-  loop_.RunReady();
-  EXPECT_TRUE(plane_.invokes[0].script->destroyed);
+  loop_.RunFor(absl::Seconds(2));
   EXPECT_EQ(plane_.sessions.size(), 1u) << "closing it would cancel the call";
   EXPECT_TRUE(plane_.sent.empty());
+  plane_.invokes[0].script->Push(Result("{}"));
+  loop_.RunReady();
+  EXPECT_TRUE(plane_.invokes[0].script->destroyed);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(HttpSse, EndOfTheStreamEndsWhatBackendsAskAndWillAsk) {
+  const Answer stream = Begin();
+  const auto ask = [](const char* id) {
+    v1::InvokeEvent event;
+    event.mutable_ask()->set_ask_id(id);
+    event.mutable_ask()->set_method("roots/list");
+    *event.mutable_ask()->mutable_id() = Id(1, 7, 2);
+    return event;
+  };
+  Say(Call(1));
+  plane_.invokes[0].script->Push(Accepted(1));
+  plane_.invokes[0].script->Push(ask("first"));
+  loop_.RunReady();
+  EXPECT_NE(stream->body.find(R"(first","method":"roots/list")"), std::string::npos);
+  stream->on_peer_gone();
+  loop_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(plane_.sent.size(), 1u);
+  EXPECT_EQ(plane_.sent[0].answer().ask_id(), "first");
+  EXPECT_NE(plane_.sent[0].answer().error().find("the client is gone"), std::string::npos);
+  plane_.invokes[0].script->Push(ask("second"));
+  loop_.RunReady();
+  ASSERT_EQ(plane_.sent.size(), 2u);
+  EXPECT_EQ(plane_.sent[1].answer().ask_id(), "second");
+  EXPECT_NE(plane_.sent[1].answer().error().find("cannot be asked"), std::string::npos);
+  plane_.invokes[0].script->Push(Result("{}"));
+  loop_.RunReady();
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(HttpSse, LargeAnswersWithoutAStreamAreNotFetched) {
+  const Answer stream = Begin();
+  Say(Call(1));
+  stream->on_peer_gone();
+  loop_.RunReady();
+  plane_.invokes[0].script->Push(Big(100'000));
+  loop_.RunReady();
+  EXPECT_TRUE(plane_.invokes[0].script->destroyed);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
 }
 
