@@ -43,14 +43,6 @@ std::vector<std::string> TasksEndpoint::TakeOurs(v1::NoticeWish* wish) {
   return call_ids;
 }
 
-std::string TasksEndpoint::NamesOf(const std::vector<std::string>& call_ids) {
-  std::string names;
-  for (const std::string& call_id : call_ids) {
-    names.append(names.empty() ? "" : ",").append(core::QuoteJson(TaskIdOf(call_id)));
-  }
-  return fmt::format("[{}]", names);
-}
-
 bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request, PassOn pass_on) {
   const std::string& method = visit->message.method;
   if (!IsTaskMethod(method)) return false;
