@@ -54,7 +54,9 @@ void SessionAttempt::OnHead(const AnswerHead& head) {
 
 void SessionAttempt::OnEvent(AnswerEvent event) {
   const auto message = core::ParseJsonRpc(event.text, /*validate=*/true);
-  if (!message.ok() || message->id != raw_id_) return;
+  const bool response = message.ok() && (message->kind == JsonRpcMessage::Kind::kResult ||
+                                         message->kind == JsonRpcMessage::Kind::kError);
+  if (!response || message->id != raw_id_) return;
   answer_ = std::move(event.text);
   // A server may keep the stream of its answer open.
   AnswerEnd end;

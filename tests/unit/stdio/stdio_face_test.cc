@@ -168,6 +168,17 @@ TEST_F(StdioFaceTest, TakesBatchesOf2025_03_26Apart) {
   EXPECT_EQ(heard[2], core::MakeResult("2", "{}"));
 }
 
+TEST_F(StdioFaceTest, RequestWithTheIdOfInitializeIsNoAnswerToIt) {
+  Say(std::string(kInitialize));
+  Open("initialize")->Reply(R"({"jsonrpc":"2.0","id":0,"method":"roots/list"})");
+  loop.RunReady();
+  EXPECT_TRUE(Heard().empty());
+  Run(absl::Seconds(1));
+  Open("initialize")->Reply(Initialized("0"), "s1");
+  loop.RunReady();
+  EXPECT_EQ(Heard(), std::vector<std::string>{Initialized("0")});
+}
+
 TEST_F(StdioFaceTest, SendsClientsOfTheNewEraToInitialize) {
   Say(Request("1", "server/discover",
               R"({"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}})"));
