@@ -130,9 +130,20 @@ class Explainer {
     }
   }
 
+  static bool Requires(const json::object& node, std::string_view name) {
+    const json::value* required = node.if_contains("required");
+    if (required == nullptr || !required->is_array()) return false;
+    return std::any_of(
+        required->get_array().begin(), required->get_array().end(), [&](const json::value& each) {
+          const json::string* text = each.if_string();
+          return text != nullptr && std::string_view(text->data(), text->size()) == name;
+        });
+  }
+
   std::string Violation(const RawViolation& error) const {
     std::string pointer;
     const json::value* value = &value_;
+    bool optional = false;  // a member that its object need not have
     std::vector<const json::object*> nodes;
     Add(schema_, nodes);
     for (size_t i = 1; i < error.context.size(); ++i) {
@@ -149,6 +160,9 @@ class Explainer {
                 : node->if_contains("additionalProperties");
         if (inner != nullptr) Add(*inner, next);
       }
+      optional = value->is_object() &&
+                 std::none_of(nodes.begin(), nodes.end(),
+                              [&](const json::object* node) { return Requires(*node, name); });
       nodes = std::move(next);
       pointer += PointerStep(name);
       size_t index = 0;
@@ -161,7 +175,10 @@ class Explainer {
       }
       if (value == nullptr) return {};
     }
-    return Word(error.description, pointer, *value, nodes);
+    std::string text = Word(error.description, pointer, *value, nodes);
+    // Some clients fill in every member that they have no value for.
+    if (!text.empty() && optional && value->is_null()) text += " (leave it out: it is optional)";
+    return text;
   }
 
   static std::string Word(std::string_view description, const std::string& pointer,

@@ -80,6 +80,24 @@ TEST_F(ArgumentCheckTest, WordsValuesBoundsAndChoices) {
   EXPECT_NE(Property("false", "2"), "");
 }
 
+TEST_F(ArgumentCheckTest, SaysWhatHelpsWhereAClientFillsInNull) {
+  const std::string schema =
+      R"({"type":"object","properties":{"radius":{"type":"number"},"name":{"type":"string"},)"
+      R"("unit":{"enum":["cm","m"]},"any":{},"free":{"type":["string","null"]},)"
+      R"("at":{"type":"object","properties":{"x":{"type":"number"}}},)"
+      R"("points":{"type":"array","items":{"type":"number"}}},"required":["name"]})";
+  EXPECT_EQ(Verdict(schema, R"({"name":"a","radius":null})"),
+            "/radius: expected number, got null (leave it out: it is optional)");
+  EXPECT_EQ(Verdict(schema, R"({"name":"a","unit":null})"),
+            R"(/unit: expected one of "cm" or "m", got null (leave it out: it is optional))");
+  EXPECT_EQ(Verdict(schema, R"({"name":"a","at":{"x":null}})"),
+            "/at/x: expected number, got null (leave it out: it is optional)");
+  EXPECT_EQ(Verdict(schema, R"({"name":null})"), "/name: expected string, got null");
+  EXPECT_EQ(Verdict(schema, R"({"name":"a","points":[null]})"),
+            "/points/0: expected number, got null");
+  EXPECT_EQ(Verdict(schema, R"({"name":"a","any":null,"free":null,"other":null})"), "");
+}
+
 TEST_F(ArgumentCheckTest, TellsAtMostFiveViolations) {
   std::string properties, values;
   for (int i = 0; i < 9; ++i) {
