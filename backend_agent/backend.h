@@ -10,10 +10,15 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "backend_agent/payload.h"
 #include "core/telemetry/trace_context.h"
 
 namespace callboard::agent {
+
+// What was found out about a backend by asking it, its transport and its era, is believed for so
+// long unless it shows itself to be another before.
+inline constexpr absl::Duration kFindingsBelieved = absl::Hours(24);
 
 // What is known about the end of a backend's process or endpoint.
 struct BackendExit {

@@ -112,6 +112,7 @@ void McpSeat::OnBackendUp() {
   process_over_ = false;
   probe_misses_ = 0;
   if (incarnation_ != former) {
+    session_->ForgetEra();
     RefuseWrongIncarnations();
     // Whatever an earlier run had left at work has ended with its process.
     if (main_busy_ && former != 0) FreeMainLane();

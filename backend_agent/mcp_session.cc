@@ -16,6 +16,7 @@ namespace callboard::agent {
 
 namespace {
 
+constexpr std::string_view kDiscover = "server/discover";
 const std::string_view kModernRevision = core::RevisionName(core::McpRevision::k2026_07_28);
 
 std::string ClientInfoOf(const ClientDescription& client) {
@@ -56,6 +57,11 @@ std::string ModernCapabilities(const McpReply& reply) {
   const auto capabilities = core::FindMember(result, "capabilities");
   if (!ListsModern(core::FindMember(result, "supportedVersions"))) return {};
   return capabilities && core::IsObject(*capabilities) ? std::string(*capabilities) : std::string();
+}
+
+// What was no MCP answer is one, too.
+bool TellsEra(const McpReply& reply) {
+  return reply.kind != McpReply::Kind::kFailed || absl::IsInternal(reply.status);
 }
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
@@ -254,6 +260,8 @@ void McpSession::OnDown(BackendExit exit) {
   initialized_id_ = 0;
   modern_capabilities_.clear();
   modern_only_ = false;
+  // Behind a pipe the process is the backend.
+  if (exit.process_ended || !backend_->has_headers()) ForgetEra();
   discover_timer_.Cancel();
   finishing_.clear();
   auto alive = lifetime_.Watch();
@@ -279,9 +287,12 @@ void McpSession::Initialize() {
   ++epoch_;
   backend_->SetRevision("");
   modern_only_ = false;
-  era_told_ = false;
   initialized_id_ = 0;
-  if (asks_era_ && backend_->may_be_modern() && backend_->has_headers()) {
+  era_recalled_ = era_told_ =
+      asks_era_ && backend_->may_be_modern() && loop_.Now() - found_era_.at < kFindingsBelieved;
+  if (era_recalled_) {
+    modern_capabilities_ = found_era_.modern_capabilities;
+  } else if (asks_era_ && backend_->may_be_modern() && backend_->has_headers()) {
     return DiscoverFirst(/*again=*/false);
   }
   OpenSession();
@@ -290,7 +301,7 @@ void McpSession::Initialize() {
 void McpSession::DiscoverFirst(bool again) {
   initialize_id_ = next_id_++;
   Pending& pending = pending_
-                         .emplace(initialize_id_, Pending{.method = "server/discover",
+                         .emplace(initialize_id_, Pending{.method = std::string(kDiscover),
                                                           .modern = ModernContext(),
                                                           .sent_again = true,
                                                           .callback =
@@ -313,12 +324,12 @@ void McpSession::OnDiscoveredFirst(const McpReply& reply, bool again) {
   if (refused && !again && ListsModern(core::FindPath(reply.body.view(), {"data", "supported"}))) {
     return DiscoverFirst(/*again=*/true);
   }
-  // What was no MCP answer is one, too.
-  era_told_ = reply.kind != McpReply::Kind::kFailed || absl::IsInternal(reply.status);
+  era_told_ = TellsEra(reply);
   modern_capabilities_ = ModernCapabilities(reply);
   const bool alone =
       modern() && !ListsEarlier(core::FindMember(reply.body.view(), "supportedVersions"));
   if (alone) return BeginAlone(reply, "");
+  if (era_told_) found_era_ = {loop_.Now(), modern_capabilities_, {}};
   OpenSession();
 }
 
@@ -382,6 +393,13 @@ void McpSession::OnInitializeReply(McpReply reply) {
     }
     return true;
   });
+  if (era_recalled_ && server_.server_info != found_era_.server_info) {
+    // Another server than the one that was asked: this one is asked after its session is open.
+    ForgetEra();
+    era_told_ = false;
+    modern_capabilities_.clear();
+  }
+  found_era_.server_info = server_.server_info;
   backend_->SetRevision(server_.revision);
   // Strict servers refuse requests that overtake this notification on another connection.
   initialized_id_ = next_id_++;
@@ -411,7 +429,7 @@ void McpSession::DiscoverAlone(std::string why) {
   Pending& pending =
       pending_
           .emplace(initialize_id_,
-                   Pending{.method = "server/discover",
+                   Pending{.method = std::string(kDiscover),
                            .modern = ModernContext(),
                            .sent_again = true,
                            .callback = [this, why = std::move(why)](
@@ -425,6 +443,7 @@ void McpSession::BeginAlone(const McpReply& reply, std::string why) {
   if (state_ != State::kInitializing) return;
   modern_capabilities_ = ModernCapabilities(reply);
   if (modern_capabilities_.empty()) return RetryInitialize(std::move(why));
+  ForgetEra();
   backoff_.Reset();
   modern_only_ = true;
   const std::string_view result = reply.body.view();
@@ -441,16 +460,29 @@ void McpSession::BeginAlone(const McpReply& reply, std::string why) {
 void McpSession::Discover() {
   pending_.erase(discover_id_);
   discover_id_ = Request(
-      "server/discover", Payload(), false, [this](const McpReply& reply) { OnDiscovered(reply); },
-      {}, ModernContext());
-  discover_timer_ = loop_.After(limits_.discover_timeout, [this] { Forget(discover_id_); });
+      std::string(kDiscover), Payload(), false,
+      [this](const McpReply& reply) { OnDiscovered(reply); }, {}, ModernContext());
+  discover_timer_ = loop_.After(limits_.discover_timeout, [this] {
+    Forget(discover_id_);
+    SetEra("", /*told=*/true);
+  });
 }
 
 void McpSession::OnDiscovered(const McpReply& reply) {
   discover_timer_.Cancel();
+  SetEra(ModernCapabilities(reply), TellsEra(reply));
+}
+
+void McpSession::SetEra(std::string capabilities, bool told) {
   const bool was_modern = modern();
-  modern_capabilities_ = ModernCapabilities(reply);
+  modern_capabilities_ = std::move(capabilities);
+  if (told) found_era_ = {loop_.Now(), modern_capabilities_, server_.server_info};
   if (was_modern || modern()) events_->OnEraKnown();
+}
+
+void McpSession::OnOtherEra() {
+  ForgetEra();
+  if (asks_era_ && state_ == State::kReady && !modern_only_) Discover();
 }
 
 // ---- messages ---------------------------------------------------------------------------------
@@ -512,6 +544,11 @@ void McpSession::TakeResponse(const Payload& whole, const core::JsonRpcMessage& 
   reply.kind = is_result ? McpReply::Kind::kResult : McpReply::Kind::kError;
   reply.body = whole.Part(is_result ? message.result : message.error);
   reply.reached = true;
+  const bool other_era =
+      !is_result && node.mapped().modern && node.mapped().method != kDiscover &&
+      core::FindInteger(reply.body.view(), "code") == core::kUnsupportedVersion &&
+      !ListsModern(core::FindPath(reply.body.view(), {"data", "supported"}));
+  if (other_era) OnOtherEra();
   node.mapped().callback(std::move(reply));
 }
 
@@ -563,6 +600,10 @@ void McpSession::OnExchangeEnd(uint64_t id, absl::Status status, bool reached) {
     return;
   }
   auto node = pending_.extract(at);
+  // What no server of that revision would answer.
+  if (node.mapped().modern && absl::IsInternal(status) && node.mapped().method != kDiscover) {
+    OnOtherEra();
+  }
   McpReply reply;
   reply.reached = reached;
   if (status.ok() && pending.notification) {

@@ -112,10 +112,14 @@ class McpSession final : private Backend::Events {
   // Of a backend that is there: requests wait for it, for initialize_timeout at most.
   void StartUp();
 
-  // From now on each new session asks the backend whether it speaks revision 2026-07-28, too:
-  // before initialize where requests have headers, and else after it, as there are servers behind
-  // pipes that end at anything else before it.
+  // From now on the backend is asked whether it speaks revision 2026-07-28, too: before initialize
+  // where requests have headers, and else after it, as there are servers behind pipes that end at
+  // anything else before it. What it says is believed for kFindingsBelieved, through sessions that
+  // it forgets and absences of its endpoint, unless it answers as a backend of the other era, says
+  // another serverInfo, or its process has ended.
   void AskEra() { asks_era_ = true; }
+  // Another process may be there.
+  void ForgetEra() { found_era_ = {}; }
   // It does: requests may go in that revision, beside the session.
   bool modern() const { return !modern_capabilities_.empty(); }
   // It refuses initialize and speaks that revision alone: every request goes in it.
@@ -187,6 +191,11 @@ class McpSession final : private Backend::Events {
   void BecomeReady();
   void Discover();
   void OnDiscovered(const McpReply& reply);
+  // `told`: to be believed in later sessions, too.
+  void SetEra(std::string capabilities, bool told);
+  // A request of 2026-07-28 was answered as by a backend that does not have that revision: asks
+  // anew.
+  void OnOtherEra();
   // In place of initialize, which was refused.
   void DiscoverAlone(std::string why);
   void BeginAlone(const McpReply& reply, std::string why);
@@ -210,7 +219,16 @@ class McpSession final : private Backend::Events {
   uint64_t initialized_id_ = 0;
   ServerDescription server_;
   bool asks_era_ = false;
-  bool era_told_ = false;  // in this session, before initialize
+  // What the backend said, or by silence let know, of its era; of one that speaks 2026-07-28 alone
+  // nothing is kept, as the question is what its sessions begin with.
+  struct FoundEra {
+    absl::Time at = absl::InfinitePast();
+    std::string modern_capabilities;  // empty: earlier revisions only
+    std::string server_info;          // of the initialize it belongs to, raw JSON
+  };
+  FoundEra found_era_;
+  bool era_told_ = false;      // in this session, before initialize
+  bool era_recalled_ = false;  // it was found in an earlier session
   std::string modern_capabilities_;
   bool modern_only_ = false;
   uint64_t discover_id_ = 0;

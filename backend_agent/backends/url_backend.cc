@@ -43,7 +43,7 @@ void UrlBackend::OnUp() {
 
 void UrlBackend::OnDown(BackendExit exit) {
   up_ = false;
-  if (sse_ && loop_.Now() - found_sse_ >= kBelieved) {
+  if (sse_ && loop_.Now() - found_sse_ >= kFindingsBelieved) {
     SwitchLater(false, "the event stream has ended; looking anew which transport is spoken");
   } else if (sse_) {
     patience_ =

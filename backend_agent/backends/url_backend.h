@@ -18,12 +18,11 @@ namespace callboard::agent {
 // As MCP's backwards compatibility has it: initialize is POSTed, and when it is answered with 400,
 // 404 or 405 and no JSON-RPC, the same URL is asked for the event stream of 2024-11-05. A stream
 // that has been away for `sse_patience` means another server may be there: POST is tried again.
-// What was found is believed for kBelieved: a stream that ends later is not asked for again before
-// that. Loop thread only; owns the carrier in use.
+// What was found is believed for kFindingsBelieved: a stream that ends later is not asked for again
+// before that. Loop thread only; owns the carrier in use.
 class UrlBackend final : public Backend, private Backend::Events {
  public:
   using Make = absl::AnyInvocable<std::unique_ptr<Backend>()>;
-  static constexpr absl::Duration kBelieved = absl::Hours(24);
 
   UrlBackend(core::EventLoop& loop, Make make_http, Make make_sse,
              absl::Duration sse_patience = absl::Seconds(5));
