@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -147,7 +148,16 @@ std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config) {
 }
 
 std::string TaskResult(const v1::Call& call, const BridgeConfig& config) {
-  if (!IsOver(call)) return Begin("complete", call, "working", config).Take();
+  if (!IsOver(call)) {
+    const std::map<std::string, std::string> asked(call.input_requests().begin(),
+                                                   call.input_requests().end());
+    if (asked.empty()) return Begin("complete", call, "working", config).Take();
+    JsonObject requests;
+    for (const auto& [key, request] : asked) requests.Raw(key, request);
+    return Begin("complete", call, "input_required", config)
+        .Raw("inputRequests", requests.Take())
+        .Take();
+  }
   const v1::CallOutcome outcome = OutcomeOf(call);
   JsonObject task = Begin("complete", call, StatusOf(outcome), config);
   if (outcome.class_() == v1::CANCELLED) return task.Take();

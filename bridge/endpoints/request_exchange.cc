@@ -260,6 +260,7 @@ void RequestExchange::BecomeJob() {
   if (finished() || !job_due_ || call_id_.empty()) return;
   v1::CallRef ref;
   ref.set_call_id(call_id_);
+  ref.set_as_task(becomes_task());
   core_.client.GetCall(std::move(ref),
                        Guard([this](const absl::StatusOr<v1::Call>& call) { OnKept(call); }));
 }

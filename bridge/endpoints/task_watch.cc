@@ -23,7 +23,7 @@ void TaskWatch::Begin(Tell tell) {
   // Replies may come inline and end the waiting.
   std::vector<std::string> all;
   all.reserve(open_.size());
-  for (const auto& [call_id, again] : open_) all.push_back(call_id);
+  for (const auto& [call_id, open] : open_) all.push_back(call_id);
   for (const std::string& call_id : all) Wait(call_id);
 }
 
@@ -32,6 +32,8 @@ void TaskWatch::Wait(const std::string& call_id) {
   request.set_call_id(call_id);
   request.set_wait_ms(kWaitMs);
   request.set_with_outcome(true);
+  request.set_watch_input(true);
+  for (const std::string& key : open_[call_id].known_input) request.add_known_input(key);
   core_.client.WaitCall(std::move(request),
                         lifetime_.Wrap([this, call_id](const absl::StatusOr<v1::Call>& call) {
                           OnCall(call_id, call);
@@ -45,7 +47,12 @@ void TaskWatch::OnCall(const std::string& call_id, const absl::StatusOr<v1::Call
     return;
   }
   if (!call.ok() || !IsOver(*call)) {
-    open_[call_id] = core_.loop.After(core_.config.task_poll, [this, call_id] { Wait(call_id); });
+    Open& open = open_[call_id];
+    open.again = core_.loop.After(core_.config.task_poll, [this, call_id] { Wait(call_id); });
+    if (!call.ok()) return;
+    std::set<std::string> asked;
+    for (const auto& [key, request] : call->input_requests()) asked.insert(key);
+    if (std::exchange(open.known_input, asked) != asked) tell_(TaskNotice(*call, core_.config));
     return;
   }
   open_.erase(call_id);

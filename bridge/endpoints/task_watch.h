@@ -1,7 +1,8 @@
-// What a listener of MCP 2026-07-28 is told of tasks of ours: how each ends.
+// What a listener of MCP 2026-07-28 is told of tasks of ours: what each asks, and how it ends.
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,10 @@
 
 namespace callboard::bridge {
 
-// Waits for each of its calls at the control plane, again and again until it is over. One that is
-// no task, or is no longer kept, is told nothing of. While the control plane is away it goes on
-// asking. Owned by its listener; loop thread. Bounds: those of whoever makes the list.
+// Waits for each of its calls at the control plane, again and again until it is over, and tells
+// when what it asks its client is something else than before. One that is no task, or is no longer
+// kept, is told nothing of. While the control plane is away it goes on asking. Owned by its
+// listener; loop thread. Bounds: those of whoever makes the list.
 class TaskWatch {
  public:
   // Params of notifications/tasks.
@@ -33,7 +35,11 @@ class TaskWatch {
 
   BridgeCore& core_;
   Tell tell_;
-  std::map<std::string, core::Timer> open_;  // by call id; runs until it is asked for again
+  struct Open {
+    core::Timer again;                  // runs until it is waited for again
+    std::set<std::string> known_input;  // keys of what it asks, as was told
+  };
+  std::map<std::string, Open> open_;  // by call id
   core::Lifetime lifetime_;
 };
 

@@ -11,6 +11,8 @@
 #include "bridge/modern_result.h"
 #include "bridge/task_view.h"
 #include "core/mcp/envelope.h"
+#include "core/mcp/json.h"
+#include "core/runtime/strings.h"
 
 namespace callboard::bridge {
 namespace {
@@ -61,8 +63,10 @@ bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request, Pa
   };
   if (method == "tasks/get") {
     Get(visit, call, std::move(stranger));
+  } else if (method == "tasks/cancel") {
+    Cancel(visit, call, std::move(stranger));
   } else {
-    Acknowledge(visit, call, method == "tasks/cancel", std::move(stranger));
+    Update(visit, call, std::move(stranger));
   }
   return true;
 }
@@ -101,28 +105,56 @@ void TasksEndpoint::Get(const VisitPtr& visit, const v1::CallRef& call, Stranger
                            }));
 }
 
-void TasksEndpoint::Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel,
-                                Stranger stranger) {
-  core_.client.GetCall(
-      call, core_.exchanges.Await<v1::Call>(
-                visit->answer, visit->raw_id(),
-                [this, visit, call, cancel,
-                 stranger = std::move(stranger)](const absl::StatusOr<v1::Call>& found) mutable {
-                  if (!found.ok() && !IsCallersMistake(found.status())) {
-                    return visit->answer.Failure(visit->raw_id(), found.status());
-                  }
-                  if (!found.ok() || !IsTask(*found)) return stranger();
-                  // None of ours asks for input once it is a task: whatever is brought is of no
-                  // use.
-                  if (!cancel) return Answer(visit, "{}");
-                  core_.client.CancelCall(
-                      call, core_.exchanges.Await<v1::Call>(
-                                visit->answer, visit->raw_id(),
-                                [this, visit](const absl::StatusOr<v1::Call>& cancelled) {
-                                  if (cancelled.ok()) return Answer(visit, "{}");
-                                  visit->answer.Failure(visit->raw_id(), cancelled.status());
-                                }));
-                }));
+void TasksEndpoint::WithTask(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger,
+                             absl::AnyInvocable<void()> then) {
+  core_.client.GetCall(call, core_.exchanges.Await<v1::Call>(
+                                 visit->answer, visit->raw_id(),
+                                 [visit, stranger = std::move(stranger), then = std::move(then)](
+                                     const absl::StatusOr<v1::Call>& found) mutable {
+                                   if (!found.ok() && !IsCallersMistake(found.status())) {
+                                     return visit->answer.Failure(visit->raw_id(), found.status());
+                                   }
+                                   if (!found.ok() || !IsTask(*found)) return stranger();
+                                   then();
+                                 }));
+}
+
+void TasksEndpoint::Cancel(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger) {
+  WithTask(visit, call, std::move(stranger), [this, visit, call] {
+    core_.client.CancelCall(call, core_.exchanges.Await<v1::Call>(
+                                      visit->answer, visit->raw_id(),
+                                      [this, visit](const absl::StatusOr<v1::Call>& done) {
+                                        if (done.ok()) return Answer(visit, "{}");
+                                        visit->answer.Failure(visit->raw_id(), done.status());
+                                      }));
+  });
+}
+
+void TasksEndpoint::Update(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger) {
+  const std::string_view responses =
+      core::FindMember(visit->message.params, "inputResponses").value_or("{}");
+  if (!core::IsObject(responses)) {
+    return visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams,
+                                  "inputResponses must be an object");
+  }
+  v1::SendRequest request;
+  request.mutable_input()->set_call_id(call.call_id());
+  request.mutable_input()->set_responses(std::string(responses));
+  WithTask(visit, call, std::move(stranger), [this, visit, request = std::move(request)] {
+    core_.client.Send(request,
+                      core_.exchanges.Await<v1::SendResponse>(
+                          visit->answer, visit->raw_id(),
+                          [this, visit](const absl::StatusOr<v1::SendResponse>& sent) {
+                            // What is answered already, or that nobody has asked, counts for
+                            // nothing.
+                            if (sent.ok()) return Answer(visit, "{}");
+                            if (sent.status().code() != absl::StatusCode::kInvalidArgument) {
+                              return visit->answer.Failure(visit->raw_id(), sent.status());
+                            }
+                            visit->answer.RpcError(200, visit->raw_id(), core::kInvalidParams,
+                                                   core::Message(sent.status()));
+                          }));
+  });
 }
 
 void TasksEndpoint::Answer(const VisitPtr& visit, const std::string& result) {

@@ -34,8 +34,12 @@ class TasksEndpoint {
   using Stranger = absl::AnyInvocable<void()>;
 
   void Get(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);
-  // Of tasks/update and tasks/cancel.
-  void Acknowledge(const VisitPtr& visit, const v1::CallRef& call, bool cancel, Stranger stranger);
+  void Cancel(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);
+  // What the client answers to what its task has asked.
+  void Update(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);
+  // Runs `then` if the call is a task.
+  void WithTask(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger,
+                absl::AnyInvocable<void()> then);
   void AnswerStranger(const VisitPtr& visit, ModernRequest request, PassOn pass_on);
   void Answer(const VisitPtr& visit, const std::string& result);
   // Of a call that is none, or no task of this client.

@@ -26,6 +26,7 @@ absl::Time CallFlow::AwaitedUntil(const Stream& stream) const {
 void CallFlow::AwaitClient(LiveCall& call) {
   const Stream* stream = AskedOn(call);
   if (call.asks.empty() || stream == nullptr || stream->reader != nullptr) return;
+  if (call.request.has_client()) return;  // asked in another way
   call.asks_by = AwaitedUntil(*stream);
   Arm(call);
 }

@@ -14,6 +14,7 @@ namespace callboard::server {
 namespace {
 
 constexpr uint32_t kAttemptsMax = 3;
+constexpr size_t kInlineMax = 64 << 10;
 
 // Clients without a session share one at a backend if they would say the same in initialize.
 std::string SessionOfLike(const v1::ClientContext& client) {
@@ -34,14 +35,15 @@ LiveCall* CallFlow::Find(const CallId& id) const {
 }
 
 CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-                   ToolSelections& selections, absl::AnyInvocable<void(const CallId&)> ended_hook)
+                   ToolSelections& selections, Hook ended_hook, Hook asked_hook)
     : plane_(plane),
       durable_(durable),
       receipts_(receipts),
       audience_(audience),
       selections_(selections),
       request_state_(plane.config.request_state_key, plane.random),
-      ended_hook_(std::move(ended_hook)) {
+      ended_hook_(std::move(ended_hook)),
+      asked_hook_(std::move(asked_hook)) {
   durable_.OnReadable([this](Stream& stream) { OnReadable(stream); });
   receipts_.OnDurable([this](Execution& record) { OnReceipt(record); });
 }
@@ -64,7 +66,8 @@ void CallFlow::UncountStarted(LiveCall& call) {
 }
 
 bool CallFlow::StoreFirst(LiveCall& call, const std::string& journal_id) {
-  const bool keyed = !call.request.idempotency_key().empty();
+  // Of a round it is what the client has answered.
+  const bool keyed = !call.request.idempotency_key().empty() || call.round.number() > 0;
   const bool known = call.recorded && call.recorded_journal == journal_id;
   if (keyed ? known && call.may_be_sent : known || !call.recorded) return false;
   call.step = CallStep::kStoring;
@@ -123,19 +126,25 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   // restarted meanwhile; only another attempt goes into whichever is there.
   dispatch.set_expect_incarnation(call->attempt == 1 ? call->expect_incarnation : 0);
   dispatch.set_method(request.method());
-  if (call->params != nullptr) {
-    dispatch.mutable_params()->set_size(call->params->size());
-    body = call->params;
-  } else {
+  body = call->params;
+  if (call->round.number() > 0) {
+    body = std::make_shared<const std::string>(RoundParams(*call));
+    if (body->size() <= kInlineMax)
+      dispatch.mutable_params()->set_inline_(*std::exchange(body, {}));
+  } else if (body == nullptr) {
     dispatch.mutable_params()->set_inline_(request.params());
   }
+  if (body != nullptr) dispatch.mutable_params()->set_size(body->size());
   dispatch.set_kind(v1::Dispatch::REQUEST);
   dispatch.set_lane(call->lane);
   dispatch.set_session_id(request.session_id());
-  dispatch.set_queue_ms(ToMillis(call->created + call->queue_budget - Now()));
-  dispatch.set_run_ms(
-      ToMillis(first ? call->run_budget : call->sent_at + call->run_budget - Now()));
-  dispatch.set_idempotent(call->idempotent);
+  const absl::Duration left = call->sent_at + call->run_budget - Now();
+  // In a round the time that it had for its first turn is over, most likely.
+  dispatch.set_queue_ms(ToMillis(call->round.number() > 0
+                                     ? std::min(call->queue_budget, left)
+                                     : call->created + call->queue_budget - Now()));
+  dispatch.set_run_ms(ToMillis(first ? call->run_budget : left));
+  dispatch.set_idempotent(call->idempotent || call->round.number() > 0);
   dispatch.set_read_only(call->read_only);
   dispatch.set_idempotency_key(request.idempotency_key());
   dispatch.set_traceparent(request.traceparent());
@@ -158,7 +167,7 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
 
 bool CallFlow::MayRetry(const LiveCall& call, absl::Duration delay) {
   if (!call.idempotent || call.ended) return false;
-  if (call.attempt >= kAttemptsMax) {
+  if (call.tries() >= kAttemptsMax) {
     plane_.executions.metrics().RetriesExhausted();
     return false;
   }
@@ -170,8 +179,8 @@ absl::Duration CallFlow::RetryDelay(uint32_t attempt) {
   return base * (0.75 + 0.5 * plane_.random.Unit());
 }
 
-void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& why) {
-  plane_.executions.metrics().Retried();
+// What is known of the attempt before it is forgotten.
+void CallFlow::NextAttempt(LiveCall& call) {
   ++call.attempt;
   UncountStarted(call);
   call.hold_to = 0;
@@ -184,13 +193,20 @@ void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& wh
   call.body = {};
   call.asks.clear();
   call.parked.clear();
+  call.unstored.clear();
   call.answers.clear();
   if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;
+}
+
+void CallFlow::Retry(LiveCall& call, absl::Duration delay, const std::string& why) {
+  plane_.executions.metrics().Retried();
+  NextAttempt(call);
+  TellInput(call);
   if (call.recorded) Record(call);
   // Whoever takes over knows how far the former attempt was shown to be.
   if (call.stream != nullptr) durable_.PutAll(*call.stream);
   SetPhase(call, v1::CALL_RETRYING,
-           fmt::format("retry {} of {}: {}", call.attempt, kAttemptsMax, why));
+           fmt::format("retry {} of {}: {}", call.tries(), kAttemptsMax, why));
   if (delay > absl::ZeroDuration()) {
     call.step = CallStep::kRetryWait;
     call.retry_at = Now() + delay;
@@ -347,8 +363,9 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
     return AddVerdict(link, id, state.attempt(),
                       unwanted ? v1::Verdict::CANCEL : v1::Verdict::CONTINUE);
   }
-  if (std::exchange(call->former, false)) Return(*call, state);
-  if (state.attempt() < call->attempt) {
+  const bool earlier = state.attempt() < call->attempt;
+  if (!earlier && std::exchange(call->former, false)) Return(*call, state);
+  if (earlier) {
     // The newer attempt is sent again, unless it is over.
     if (!call->ended) return;
     if (record != nullptr && !record->receipt_durable) return SettleAtAgent(id, link.agent_id());
@@ -393,7 +410,9 @@ void CallFlow::OnMissing(LiveCall& call, const std::string& journal_id) {
   }
   if (never_started) {
     // It was in the queue, and what it waited there does not count against its run.
-    if (std::exchange(call.queued, false)) call.sent_at = absl::InfiniteFuture();
+    if (std::exchange(call.queued, false) && call.round.number() == 0) {
+      call.sent_at = absl::InfiniteFuture();
+    }
     call.have_n = call.acked_n = 0;
     call.event_body = {};
     return Send(call);
@@ -458,6 +477,9 @@ void CallFlow::OnNewIncarnation(const std::string& seat_id, uint64_t incarnation
 // ---- acknowledgements ---------------------------------------------------------------------------
 
 std::pair<uint64_t, uint64_t> CallFlow::AckPoint(const LiveCall& call) const {
+  // What the store may still lose of what a task asks stays at the agent.
+  const uint64_t from = call.unstored.empty() ? 0 : *call.unstored.begin();
+  if (from != 0 && from <= call.have_n) return {from - 1, 0};
   if (const Stream* stream = call.stream.get(); stream != nullptr) {
     const auto readable = static_cast<uint64_t>(std::max<int64_t>(0, stream->readable));
     uint64_t done = stream->log.last();

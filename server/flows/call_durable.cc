@@ -68,8 +68,10 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
     stored.set_ask_id(std::to_string(ask_n));
   }
   for (const auto& [ask_n, request] : call.parked) (*record.mutable_parked())[ask_n] = request;
-  if (call.was_parked) record.set_parked_binding(call.parked_binding);
   record.set_job(call.job);
+  if (call.was_parked || call.as_task) record.set_parked_binding(call.parked_binding);
+  record.set_as_task(call.as_task);
+  if (call.round.number() > 0) *record.mutable_round() = call.round;
   record.set_outcome_n(call.outcome_n);
   record.set_job_open(call.job_open);
   if (call.cancel_by != absl::InfiniteFuture()) record.set_cancel_reason(call.cancel_reason);
@@ -225,18 +227,26 @@ void CallFlow::RestoreOpen(LiveCall& call, const v1::CallRecord& record) {
     call.asks.erase(ask_n);
   }
   call.parked_binding = record.parked_binding();
+  call.as_task = record.as_task();
   call.was_parked = !call.parked_binding.empty();
+  call.comes_back = call.was_parked && !call.as_task;
+  call.round = record.round();
   for (const auto& [ask_n, request] : record.parked()) call.parked[ask_n] = request;
+  const bool asks = AwaitsInput(call.round);
   if (!record.journal_id().empty()) {
-    call.former = true;
-    call.step = CallStep::kSent;
+    call.former = !asks;
+    call.step = asks ? CallStep::kAsking : CallStep::kSent;
     call.sent_at = record.sent_unix_ms() != 0
                        ? std::min(Now(), plane_.FromUnixMs(record.sent_unix_ms()))
                        : call.created;
     // Until its agent says otherwise.
     CountStarted(call);
   }
-  SetPhase(call, v1::CALL_CONNECTING, "the control plane was restarted; waiting for the agent");
+  if (asks) {
+    SetPhase(call, v1::CALL_WAITING, std::string(kAsksItsClient));
+  } else {
+    SetPhase(call, v1::CALL_CONNECTING, "the control plane was restarted; waiting for the agent");
+  }
   if (record.cancel_reason() != v1::REASON_UNSPECIFIED) {
     return EndOwn(call, v1::CANCELLED, record.cancel_reason(),
                   call.step == CallStep::kSent ? v1::UNKNOWN : v1::NOT_STARTED,

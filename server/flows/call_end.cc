@@ -131,6 +131,8 @@ void CallFlow::OnTimer(uint64_t order) {
 
 v1::Certainty CallFlow::CertaintyNow(const LiveCall& call) const {
   if (call.sent_at == absl::InfiniteFuture()) return v1::NOT_STARTED;
+  // Between two rounds nothing runs.
+  if (call.round.number() > 0 && call.step != CallStep::kSent) return v1::FINISHED;
   if (call.started && agents_->LinkOf(call.agent_id) != nullptr) return v1::RUNNING;
   return v1::UNKNOWN;
 }
@@ -144,10 +146,12 @@ void CallFlow::ExpireBudget(LiveCall& call) {
                   fmt::format("the call waited {} for its turn, its queue budget",
                               absl::FormatDuration(call.queue_budget)));
   }
+  const char* const detail = !call.parked.empty()       ? "; what it asked was not answered"
+                             : certainty == v1::RUNNING ? "; the tool may still be at work"
+                                                        : "";
   EndOwn(call, v1::EXPIRED, v1::RUN_BUDGET_SPENT, certainty,
          fmt::format("no result within {}, the call's run budget{}",
-                     absl::FormatDuration(call.run_budget),
-                     certainty == v1::RUNNING ? "; the tool may still be at work" : ""));
+                     absl::FormatDuration(call.run_budget), detail));
 }
 
 // ---- cancel -------------------------------------------------------------------------------------
@@ -167,7 +171,8 @@ void CallFlow::Cancel(LiveCall& call, v1::Cancel::Why why, v1::Reason reason, bo
   if (call.ended || call.cancel_by != absl::InfiniteFuture()) return;
   if (call.step != CallStep::kSent) {
     return EndOwn(call, v1::CANCELLED, reason, CertaintyNow(call),
-                  "cancelled before it was sent to the seat");
+                  call.round.number() == 0 ? "cancelled before it was sent to the seat"
+                                           : "cancelled while the tool waited for its client");
   }
   SendCancel(call, why);
   // Whether a call that is queued over there was still dropped only the agent knows.
@@ -340,6 +345,7 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   call.timer.Cancel();
   call.asks.clear();
   call.parked.clear();
+  call.unstored.clear();
   call.params.reset();
   ended_.insert(call.order);
   ended_hook_(call.id);

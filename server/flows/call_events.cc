@@ -315,6 +315,7 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
                  outcome.facts().detail().empty() ? "what it was running on is gone"
                                                   : outcome.facts().detail());
   }
+  if (RequiresInput(call, outcome)) return AskForInput(call, outcome.body().inline_());
   if (outcome.reason() == v1::WRONG_INCARNATION) {
     if (Session* session = plane_.sessions.Find(call.request.session_id())) {
       session->pins.erase(call.seat_id);
@@ -376,7 +377,12 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
 // The backend no longer wants an answer. Nothing is told of an ask that is answered already.
 void CallFlow::TakeAskBack(LiveCall& call, uint64_t n, const v1::MethodEvent& cancelled) {
   if (call.asks.erase(cancelled.ask_n()) == 0) return AckLater(call);
-  if (call.parked.erase(cancelled.ask_n()) > 0) return AckLater(call);
+  call.unstored.erase(cancelled.ask_n());
+  if (call.parked.erase(cancelled.ask_n()) > 0) {
+    Record(call);
+    TellInput(call);
+    return AckLater(call);
+  }
   TellAsked(call, n, cancelled.method(),
             core::SetMember(cancelled.params().inline_(), "requestId",
                             core::QuoteJson(AskId(call, cancelled.ask_n()))));

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/runtime/event_source.h"
 #include "core/runtime/lifetime.h"
 #include "server/domain/elicitation_table.h"
@@ -37,12 +38,15 @@ class KeyedSource;
 // Sources: call_invoke.cc (admission), call_dispatch.cc (towards the agent, after cuts),
 // call_events.cc (from the agent), call_asks.cc (what it asks), call_streams.cc (streams and
 // bodies, towards readers), call_end.cc (budgets, cancel, end, settle), call_durable.cc (what the
-// store is told, calls of a former control plane), call_keys.cc (idempotency keys).
+// store is told, calls of a former control plane), call_keys.cc (idempotency keys), call_park.cc
+// and call_task.cc (clients without a session that are asked).
 class CallFlow final : public AgentCalls {
  public:
-  // `ended_hook` runs when a call has ended; it must not call back into the flow.
+  using Hook = absl::AnyInvocable<void(const CallId&)>;
+  // `ended_hook` runs when a call has ended, `asked_hook` when a task asks for something else than
+  // before; they must not call back into the flow.
   CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-           ToolSelections& selections, absl::AnyInvocable<void(const CallId&)> ended_hook);
+           ToolSelections& selections, Hook ended_hook, Hook asked_hook);
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }
 
@@ -55,6 +59,15 @@ class CallFlow final : public AgentCalls {
   // call outlives its session's grace. `kept` runs once that is durable, or with the store's error;
   // at once for a call that is kept already, or over.
   void Keep(const CallId& id, absl::AnyInvocable<void(absl::Status)> kept);
+
+  // ---- calls of clients without a session that go on as tasks ----
+  // From now on it is by its id that the client learns what it is asked. To be kept then.
+  void MakeTask(const CallId& id);
+  // What the client is asked that the store knows of, raw JSON by key.
+  std::map<std::string, std::string> InputRequests(const CallId& id) const;
+  // Raw JSON, an object by these keys. False: there is no such task, or it is over.
+  absl::StatusOr<bool> TakeInput(const CallId& id, std::string_view responses);
+
   bool Answer(const std::string& session_id, const v1::AskAnswer& answer);
   bool Notify(Session& session, const v1::Notify& notify);
 
@@ -161,8 +174,26 @@ class CallFlow final : public AgentCalls {
   // The call that a request brings answers for; nullptr: it brings none of ours.
   std::unique_ptr<core::EventSource<v1::InvokeEvent>> Resume(const v1::InvokeRequest& request);
 
+  // call_task.cc
+  using Responses = std::vector<std::pair<uint64_t, std::string_view>>;
+  // Of what is parked, by the number of the ask; InvalidArgument: one is no object.
+  static absl::StatusOr<Responses> FindResponses(const LiveCall& call, std::string_view responses);
+  void TakeResponses(LiveCall& call, const Responses& responses);
+  // All that is parked, raw JSON by key.
+  static std::string ParkedRequests(const LiveCall& call);
+  // Records the call; what it asks anew is shown once the store knows.
+  void ShowAsked(LiveCall& call);
+  void TellInput(const LiveCall& call);
+  static bool RequiresInput(const LiveCall& call, const v1::Outcome& outcome);
+  void AskForInput(LiveCall& call, const std::string& result);
+  static bool AwaitsInput(const v1::InputRound& round);
+  // The request once more, with what the round has brought.
+  static std::string RoundParams(const LiveCall& call);
+  void SendRound(LiveCall& call);
+
   // call_dispatch.cc
   void Send(LiveCall& call);
+  void NextAttempt(LiveCall& call);
   void Retry(LiveCall& call, absl::Duration delay, const std::string& why);
   // The agent has not taken it because it is stopping: it is sent to whoever comes next.
   void AwaitSeat(LiveCall& call);
@@ -275,6 +306,7 @@ class CallFlow final : public AgentCalls {
   void SettleAtAgent(const CallId& id, const std::string& agent_id);
   void Forget(LiveCall& call);
 
+  static constexpr std::string_view kAsksItsClient = "the tool waits for what it asks its client";
   // Open requests of a backend to the client of one call.
   static constexpr size_t kAsksMax = 64;
 
@@ -289,7 +321,8 @@ class CallFlow final : public AgentCalls {
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.
   std::map<std::string, std::set<CallId>> orphans_;
-  absl::AnyInvocable<void(const CallId&)> ended_hook_;
+  Hook ended_hook_;
+  Hook asked_hook_;
   AgentDirectory* agents_ = nullptr;
   Calls calls_;  // in the order of their start
   absl::flat_hash_map<CallId, LiveCall*> by_id_;

@@ -19,8 +19,6 @@ namespace {
 
 constexpr size_t kParkedBytesMax = 64 << 10;
 
-std::string AnswerKey(uint64_t n) { return fmt::format("ask-{}", n); }
-
 // The requests that may be answered with input_required.
 bool MayBeParked(std::string_view method) {
   return method == "tools/call" || method == "prompts/get" || method == "resources/read";
@@ -69,7 +67,7 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
     return refuse(core::kMethodNotFound,
                   fmt::format("the client does not offer '{}'", ask.method()));
   }
-  const bool there = call.source != nullptr || call.was_parked;
+  const bool there = call.source != nullptr || call.comes_back || call.as_task;
   // What a former control plane has been told, and this one knows by its record.
   if (call.parked.contains(n)) return;
   if (const auto said = call.answers.find(n); said != call.answers.end()) {
@@ -97,8 +95,11 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
   }
   call.asks.insert(n);
   call.parked[n] = std::move(request);
-  // Of one that is parked its client learns when it comes back.
-  if (call.source != nullptr) {
+  // Of one that is parked its client learns when it comes back, or asks after its task.
+  if (call.as_task) {
+    call.unstored.insert(n);
+    ShowAsked(call);
+  } else if (call.source != nullptr) {
     Park(call);
   } else {
     Record(call);
@@ -106,8 +107,6 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
 }
 
 void CallFlow::Park(LiveCall& call) {
-  core::JsonObject requests;
-  for (const auto& [n, request] : call.parked) requests.Raw(AnswerKey(n), request);
   const std::string state =
       request_state_.Seal({call.id, plane_.UnixMs(call.hard_at)}, call.parked_binding);
   v1::CallOutcome outcome;
@@ -118,11 +117,11 @@ void CallFlow::Park(LiveCall& call) {
   outcome.mutable_facts()->add_era_fields("resultType");
   outcome.mutable_body()->set_inline_(core::JsonObject()
                                           .String("resultType", "input_required")
-                                          .Raw("inputRequests", requests.Take())
+                                          .Raw("inputRequests", ParkedRequests(call))
                                           .String("requestState", state)
                                           .Take());
   // For its reader that is the end; the call goes on without one.
-  call.was_parked = true;
+  call.was_parked = call.comes_back = true;
   // A control plane that takes over knows what was asked. One that is killed before this is stored
   // says that the call was interrupted.
   Record(call);
@@ -173,23 +172,15 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
   }
   const std::string_view responses =
       core::FindMember(request.params(), "inputResponses").value_or("{}");
-  std::vector<std::pair<uint64_t, std::string_view>> answered;
-  for (const auto& [n, asked] : call->parked) {
-    const auto response = core::FindMember(responses, AnswerKey(n));
-    if (!response) continue;  // asked again
-    if (!core::IsObject(*response)) {
-      return fail(core::kInvalidParams,
-                  fmt::format("inputResponses['{}'] must be an object", AnswerKey(n)));
-    }
-    answered.emplace_back(n, *response);
+  const auto answered = FindResponses(*call, responses);
+  if (!answered.ok()) return fail(core::kInvalidParams, core::Message(answered.status()));
+  // It comes as a request again: what was told as a task meanwhile is only looked at from now on.
+  call->comes_back = call->as_task = false;
+  TakeResponses(*call, *answered);
+  call = Find(parked->call);
+  if (call == nullptr || call->ended) {
+    return std::make_unique<KeyedSource>(*this, parked->call, request.client_request_id());
   }
-  for (const auto& [n, response] : answered) {
-    call->asks.erase(n);
-    call->parked.erase(n);
-    AnswerAsk(*call, n, std::string(response), "");
-  }
-  // Whoever takes over says the answers again, and asks for none of them.
-  if (!answered.empty()) Record(*call);
   *call->request.mutable_client() = request.client();
   call->request.set_log_level(request.log_level());
   call->request.set_on_detach(request.on_detach());

@@ -126,7 +126,7 @@ void CallFlow::ShowStatus(LiveCall& call) {
   v1::CallStatus status;
   status.set_phase(record->phase);
   status.set_ahead(record->ahead);
-  status.set_attempt(call.attempt);
+  status.set_attempt(call.tries());
   status.set_attempts_max(call.idempotent ? 3 : 1);
   status.set_message(record->message);
   call.source->SetStatus(std::move(status));

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "core/mcp/elicitation.h"
@@ -47,6 +49,8 @@ struct ControlPlane::Impl final : SeatObserver {
   struct Wait {
     CallId call;
     bool with_outcome;
+    // Also for another set of requests to its client than these.
+    std::optional<std::set<std::string>> known_input;
     Reply<v1::Call> reply;
     core::Timer timer;
   };
@@ -67,8 +71,9 @@ struct ControlPlane::Impl final : SeatObserver {
                 [this](const std::string& seat_id, const std::string& boot_id, uint64_t n) {
                   agents.AckNotices(seat_id, boot_id, n);
                 }),
-        flow(plane, durable, receipts, audience, selections,
-             [this](const CallId& id) { OnEnded(id); }),
+        flow(
+            plane, durable, receipts, audience, selections,
+            [this](const CallId& id) { OnEnded(id); }, [this](const CallId& id) { OnAsked(id); }),
         agents(plane, seats, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
@@ -142,6 +147,31 @@ struct ControlPlane::Impl final : SeatObserver {
     CheckDrained();
   }
 
+  void OnAsked(const CallId& id) {
+    if (waits.empty()) return;
+    plane.loop.Post(lifetime.Wrap([this, id] { AfterAsked(id); }));
+  }
+
+  void AfterAsked(const CallId& id) {
+    std::vector<uint64_t> due;
+    for (const auto& [number, wait] : waits) {
+      if (wait.call == id && wait.known_input && AsksOtherThan(id, *wait.known_input)) {
+        due.push_back(number);
+      }
+    }
+    const auto alive = lifetime.Watch();
+    for (const uint64_t number : due) {
+      EndWait(number);
+      if (alive.expired()) return;
+    }
+  }
+
+  bool AsksOtherThan(const CallId& id, const std::set<std::string>& known) const {
+    const std::map<std::string, std::string> asked = flow.InputRequests(id);
+    return !std::equal(asked.begin(), asked.end(), known.begin(), known.end(),
+                       [](const auto& request, const auto& key) { return request.first == key; });
+  }
+
   void EndWait(uint64_t number) {
     auto found = waits.find(number);
     if (found == waits.end()) return;
@@ -156,12 +186,27 @@ struct ControlPlane::Impl final : SeatObserver {
       return reply(absl::NotFoundError("the receipt of that call is no longer kept"));
     }
     v1::Call call = server::ToProto(*execution, plane.loop.Now());
+    for (auto& [key, request] : flow.InputRequests(id)) {
+      (*call.mutable_input_requests())[key] = request;
+    }
     if (!with_outcome || !execution->over()) return reply(std::move(call));
     receipts.ReadOutcome(id, [call = std::move(call), reply = std::move(reply)](
                                  std::optional<v1::CallOutcome> outcome) mutable {
       if (outcome) *call.mutable_outcome() = *std::move(outcome);
       reply(std::move(call));
     });
+  }
+
+  // Accepted is what a restart does not lose. A failing store delays nobody.
+  void TakeInput(const v1::TaskInput& input, Reply<v1::SendResponse> reply) {
+    const auto id = CallId::From(input.call_id());
+    absl::StatusOr<bool> found = false;
+    if (id) found = flow.TakeInput(*id, input.responses());
+    if (!found.ok()) return reply(found.status());
+    v1::SendResponse response;
+    response.set_found(*found);
+    durable.WhenDurable(
+        [response, reply = std::move(reply)](const absl::Status&) mutable { reply(response); });
   }
 
   void CheckDrained() {
@@ -368,6 +413,7 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> ControlPlane::Listen(
 
 void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) {
   Impl& impl = *impl_;
+  if (request.has_input()) return impl.TakeInput(request.input(), std::move(reply));
   Session* session = impl.plane.sessions.Use(request.session_id(), impl.plane.loop.Now());
   if (session == nullptr) return reply(NoSession(request.session_id()));
   v1::SendResponse response;
@@ -382,6 +428,7 @@ void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) 
     case v1::SendRequest::kNotify:
       response.set_found(impl.flow.Notify(*session, request.notify()));
       return reply(std::move(response));
+    case v1::SendRequest::kInput:
     case v1::SendRequest::MESSAGE_NOT_SET:
       return reply(absl::InvalidArgumentError("Send needs an answer, a cancel or a notification"));
   }
@@ -396,6 +443,7 @@ void ControlPlane::GetCall(v1::CallRef ref, Reply<v1::Call> reply) {
   auto found = impl.FindCall(ref);
   if (!found.ok()) return reply(found.status());
   const CallId id = (*found)->call_id;
+  if (ref.as_task()) impl.flow.MakeTask(id);
   impl.flow.Keep(id, [&impl, id, with_outcome = ref.with_outcome(),
                       reply = std::move(reply)](const absl::Status& kept) mutable {
     if (kept.ok()) return impl.ReplyWith(id, with_outcome, std::move(reply));
@@ -411,7 +459,10 @@ void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
   Impl& impl = *impl_;
   auto found = impl.FindCall(ref);
   if (!found.ok()) return reply(found.status());
-  if ((*found)->over() || ref.wait_ms() == 0) {
+  std::optional<std::set<std::string>> known;
+  if (ref.watch_input()) known.emplace(ref.known_input().begin(), ref.known_input().end());
+  const bool asks_else = known && impl.AsksOtherThan((*found)->call_id, *known);
+  if ((*found)->over() || ref.wait_ms() == 0 || asks_else) {
     return impl.ReplyWith((*found)->call_id, ref.with_outcome(), std::move(reply));
   }
   if (impl.waits.size() >= kWaitsMax) {
@@ -420,7 +471,7 @@ void ControlPlane::WaitCall(v1::CallRef ref, Reply<v1::Call> reply) {
   const uint64_t number = impl.next_wait++;
   const absl::Duration wait = std::min(kWaitMax, core::FromMillis(ref.wait_ms()));
   impl.waits.emplace(
-      number, Impl::Wait{(*found)->call_id, ref.with_outcome(), std::move(reply),
+      number, Impl::Wait{(*found)->call_id, ref.with_outcome(), std::move(known), std::move(reply),
                          impl.plane.loop.After(wait, [&impl, number] { impl.EndWait(number); })});
 }
 

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "callboard/v1/agent.pb.h"
 #include "callboard/v1/control.pb.h"
+#include "callboard/v1/store.pb.h"
 #include "core/runtime/event_loop.h"
 #include "server/domain/ids.h"
 #include "server/domain/stream.h"
@@ -50,6 +51,7 @@ enum class CallStep {
   kStoring,    // for the store to know that it may be sent
   kInOutbox,   // to be written to the agent
   kSent,
+  kAsking,  // for its client's answers, without which its backend does not go on; nothing runs
 };
 
 // Plain data of CallFlow, which owns it. Lives from Invoke until the outcome counts as delivered.
@@ -102,6 +104,8 @@ struct LiveCall {
   uint64_t outcome_n = 0;
   OutcomeBody body;
   bool ended = false;  // towards the caller
+  // Attempts that were made because one before them was lost; the rounds are its backend's wish.
+  uint32_t tries() const { return attempt - round.number(); }
   // After an end that is not its agent's own it goes on over there; what comes is acknowledged.
   bool goes_on() const { return !ended || (step == CallStep::kSent && !outcome_seen); }
 
@@ -115,6 +119,11 @@ struct LiveCall {
   std::map<uint64_t, std::string> parked;
   std::string parked_binding;
   bool was_parked = false;  // it has a record
+  bool comes_back = false;  // parked: another request is to bring the answers
+  // ---- of a task ----
+  bool as_task = false;         // what is parked is asked for, and answered, by the call's id
+  std::set<uint64_t> unstored;  // of asks: those that are not shown, as the store lacks them
+  v1::InputRound round;         // of a backend that requires input in place of a result
 
   uint32_t window = 0;
   uint64_t window_used = 0;  // consumed since the window was last raised

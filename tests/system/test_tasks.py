@@ -2,6 +2,10 @@
 
 import http.client
 import json
+import sys
+from pathlib import Path
+
+import pytest
 
 from mcp_http import read_events
 from stage import wait_until
@@ -9,13 +13,14 @@ from stage import wait_until
 NAMESPACE = "io.modelcontextprotocol/"
 MODERN = "2026-07-28"
 TASKS = NAMESPACE + "tasks"
+ASKING_SERVER = Path(__file__).parent / "asking_server.py"
 
 
 def ask(port, path, method, params, named=None, declares=True, timeout=30):
     """(status, response) of one request without a session."""
-    meta = dict(params.pop("_meta", {}))
+    meta = {NAMESPACE + "clientCapabilities": {"extensions": {TASKS: {}}} if declares else {}}
+    meta |= params.pop("_meta", {})
     meta[NAMESPACE + "protocolVersion"] = MODERN
-    meta[NAMESPACE + "clientCapabilities"] = {"extensions": {TASKS: {}}} if declares else {}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
                "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
@@ -51,7 +56,7 @@ def ended(port, task_id, path="/mcp/counting", seconds=30):
     """What tasks/get says once the task is over."""
     def found():
         result = task(port, "tasks/get", task_id, path)["result"]
-        return result if result["status"] != "working" else None
+        return result if result["status"] not in ("working", "input_required") else None
 
     return wait_until(found, seconds, f"{task_id} ends", step=0.1)
 
@@ -165,15 +170,13 @@ def test_errors_of_the_extension(stage):
         assert (status, response["error"]["code"]) == (404, -32601), method
 
 
-def test_listener_is_told_how_its_task_ends(stage):
-    start(stage)
-    gate = stage.folder / "gate"
-    made = call(stage.port, "count", {"id": "a", "gate": str(gate)})
+def listen(stage, port, task_id):
+    """What a listener is told of that task: the params of one notification after the other."""
     body = {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {
-        "notifications": {"taskIds": [made["taskId"]]},
+        "notifications": {"taskIds": [task_id]},
         "_meta": {NAMESPACE + "protocolVersion": MODERN,
                   NAMESPACE + "clientCapabilities": {"extensions": {TASKS: {}}}}}}
-    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=40)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
     stage.on_close(connection.close)
     connection.request("POST", "/mcp", json.dumps(body), {
         "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
@@ -181,13 +184,116 @@ def test_listener_is_told_how_its_task_ends(stage):
     events = read_events(connection.getresponse())
     first = json.loads(next(events).data)
     assert first["method"] == "notifications/subscriptions/acknowledged"
-    assert first["params"]["notifications"] == {"taskIds": [made["taskId"]]}
+    assert first["params"]["notifications"] == {"taskIds": [task_id]}
+
+    def told():
+        for event in events:
+            message = json.loads(event.data)
+            assert message["method"] == "notifications/tasks"
+            assert message["params"]["_meta"][NAMESPACE + "subscriptionId"] == 7
+            assert message["params"]["taskId"] == task_id
+            yield message["params"]
+
+    return told()
+
+
+def test_listener_is_told_how_its_task_ends(stage):
+    start(stage)
+    gate = stage.folder / "gate"
+    made = call(stage.port, "count", {"id": "a", "gate": str(gate)})
+    told = listen(stage, stage.port, made["taskId"])
     gate.touch()
-    told = json.loads(next(events).data)
-    assert told["method"] == "notifications/tasks"
-    assert told["params"]["_meta"][NAMESPACE + "subscriptionId"] == 7
-    assert (told["params"]["taskId"], told["params"]["status"]) == (made["taskId"], "completed")
-    assert told["params"]["result"]["content"][0]["text"] == "counted a"
+    end = next(told)
+    assert end["status"] == "completed"
+    assert end["result"]["content"][0]["text"] == "counted a"
+
+
+def start_asking(stage, era):
+    """A task of a backend that asks its user once there is the file; (task id, file)."""
+    stage.start_control_plane(bridge__modern="true", bridge__task_after="500ms")
+    stage.start_agent(sys.executable, ASKING_SERVER, "--file", stage.runs, "--era", era,
+                      name="asking")
+    gate = stage.folder / "gate"
+    capabilities = {"extensions": {TASKS: {}}, "elicitation": {}}
+    made = call(stage.port, "confirm", {"id": "a", "gate": str(gate)}, path="/mcp/asking",
+                _meta={NAMESPACE + "clientCapabilities": capabilities})
+    assert (made["resultType"], made["status"]) == ("task", "working")
+    return made["taskId"], gate
+
+
+def wait_asked(port, task_id, path="/mcp/asking"):
+    """What the task asks, by its keys."""
+    def asked():
+        result = task(port, "tasks/get", task_id, path)["result"]
+        return result.get("inputRequests") if result["status"] == "input_required" else None
+
+    return wait_until(asked, 30, f"{task_id} asks", step=0.1)
+
+
+def update(port, task_id, responses, path="/mcp/asking"):
+    status, response = ask(port, path, "tasks/update",
+                           {"taskId": task_id, "inputResponses": responses}, named=task_id)
+    assert status == 200, response
+    return response["result"]
+
+
+def accept(asked, colour):
+    return {key: {"action": "accept", "content": {"colour": colour}} for key in asked}
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_task_that_asks_is_answered_on_any_bridge_and_after_a_kill(stage, era):
+    task_id, gate = start_asking(stage, era)
+    other = stage.start_bridge(bridge__modern="true")
+    told = listen(stage, other.port, task_id)
+    gate.touch()
+    asked = wait_asked(other.port, task_id)
+    (key, request), = asked.items()
+    assert request["method"] == "elicitation/create"
+    assert request["params"]["message"] == "Which colour?"
+    notice = next(told)
+    assert (notice["status"], notice["inputRequests"]) == ("input_required", asked)
+
+    stage.control_plane.kill()
+    stage.restart_control_plane()
+    stage.wait_for_seats(1)
+    assert wait_asked(stage.port, task_id, "/mcp") == asked
+    assert update(other.port, task_id, accept(asked, "blue"))["resultType"] == "complete"
+    # A client in doubt says it again; nobody else's keys count.
+    update(stage.port, task_id, accept([key, "ask-99"], "red"))
+    expected = 'answered {"action": "accept", "content": {"colour": "blue"}}'
+    if era == "new":
+        second = wait_asked(stage.port, task_id)
+        assert key not in second
+        assert [request["params"]["message"] for request in second.values()] == [
+            "And which other?"]
+        stage.control_plane.kill()
+        stage.restart_control_plane()
+        stage.wait_for_seats(1)
+        update(stage.port, task_id, accept(wait_asked(other.port, task_id), "green"))
+        expected = "second blue, then green"
+    over = ended(stage.port, task_id, "/mcp/asking")
+    assert over["result"]["content"][0]["text"] == expected
+    assert stage.begun("a") == 1
+    assert list(end["status"] for end in told_until(told, "completed"))[-1] == "completed"
+
+
+def told_until(told, status):
+    for notice in told:
+        yield notice
+        if notice["status"] == status:
+            return
+
+
+def test_cancelled_task_tells_its_backend_that_nobody_answers(stage):
+    task_id, gate = start_asking(stage, "old")
+    gate.touch()
+    asked = wait_asked(stage.port, task_id)
+    task(stage.port, "tasks/cancel", task_id, "/mcp/asking")
+    assert ended(stage.port, task_id, "/mcp/asking")["status"] == "cancelled"
+    wait_until(lambda: ("refused", "a") in [event[:2] for event in stage.events()], 20,
+               "the backend is told")
+    assert update(stage.port, task_id, accept(asked, "blue"))["resultType"] == "complete"
 
 
 def test_tasks_of_a_backend_pass_through_on_its_seat_and_are_ours_on_the_facade(stage,

@@ -96,6 +96,7 @@ TEST_F(Tasks, CallThatTakesLongBecomesOneAndGoesOn) {
                         R"("lastUpdatedAt":"2026-11-30T12:00:00.000Z","ttlMs":86400000,)"
                         R"("pollIntervalMs":1000)"));
   ASSERT_EQ(plane_.call_refs.size(), 1u) << "it is told when tasks/get would find it";
+  EXPECT_TRUE(plane_.call_refs[0].as_task()) << "whatever it asks now is the task's";
   EXPECT_EQ(plane_.invokes[0].request.on_detach(), v1::InvokeRequest::KEEP);
   EXPECT_TRUE(plane_.invokes[0].script->destroyed);
   EXPECT_EQ(bridge_->gauges().exchanges, 0u);
@@ -207,6 +208,37 @@ TEST_F(Tasks, CancelAndUpdateAreAcknowledged) {
   EXPECT_EQ(plane_.call_refs.size(), 3u) << "twice found, once cancelled";
 }
 
+TEST_F(Tasks, GetTellsWhatTheCallAsks) {
+  v1::Call& call = Known(v1::CALL_WAITING);
+  (*call.mutable_input_requests())["ask-3"] = R"({"method":"roots/list"})";
+  (*call.mutable_input_requests())["ask-2"] = R"({"method":"elicitation/create"})";
+  const Answer answer = OfTask("tasks/get");
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"input_required")"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("inputRequests":{"ask-2":{"method":"elicitation/create"},)"
+                                      R"("ask-3":{"method":"roots/list"}})"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("resultType":"complete")"));
+}
+
+TEST_F(Tasks, UpdateBringsTheAnswers) {
+  Known(v1::CALL_WAITING);
+  const auto update = [&](const std::string& responses) {
+    return Ask("tasks/update", kTask,
+               Params(R"("taskId":")" + std::string(kTask) + R"(","inputResponses":)" + responses));
+  };
+  EXPECT_THAT(update(R"({"ask-2":{"action":"accept"}})")->body,
+              HasSubstr(R"("result":{"resultType":"complete")"));
+  ASSERT_EQ(plane_.sent.size(), 1u);
+  EXPECT_EQ(plane_.sent[0].input().call_id(), absl::HexStringToBytes(kCallHex));
+  EXPECT_EQ(plane_.sent[0].input().responses(), R"({"ask-2":{"action":"accept"}})");
+  EXPECT_EQ(plane_.sent[0].session_id(), "");
+  EXPECT_THAT(update("7")->body,
+              HasSubstr(R"("code":-32602,"message":"inputResponses must be an object")"));
+  EXPECT_EQ(plane_.sent.size(), 1u);
+  plane_.send_error = absl::InvalidArgumentError("inputResponses['ask-2'] must be an object");
+  EXPECT_THAT(update(R"({"ask-2":1})")->body,
+              HasSubstr(R"("code":-32602,"message":"inputResponses['ask-2'] must be an object")"));
+}
+
 TEST_F(Tasks, UnknownOnesAndCallsOfSessionsAreInvalidParams) {
   const std::string unknown = R"("error":{"code":-32602,"message":"unknown task 'callboard-)";
   EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr(unknown));
@@ -296,6 +328,26 @@ TEST_F(Tasks, ListenersAreToldOnceHowTheirTasksEnd) {
   const size_t asked = plane_.call_refs.size();
   loop_.RunFor(absl::Minutes(5));
   EXPECT_EQ(plane_.call_refs.size(), asked) << "nothing is left to wait for";
+}
+
+TEST_F(Tasks, ListenersAreToldWhatTheirTasksAskAndThatItIsAnswered) {
+  (*Known(v1::CALL_WAITING).mutable_input_requests())["ask-2"] = R"({"method":"roots/list"})";
+  const std::string wish = R"("notifications":{"taskIds":[")" + std::string(kTask) + R"("]})";
+  const Answer answer = Post(
+      R"({"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":)" + Params(wish) + "}",
+      {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", "subscriptions/listen"}});
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"input_required")"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("inputRequests":{"ask-2":{"method":"roots/list"}})"));
+  answer->body.clear();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body, Not(HasSubstr("notifications/tasks"))) << "once";
+  EXPECT_TRUE(plane_.call_refs.back().watch_input());
+  ASSERT_EQ(plane_.call_refs.back().known_input_size(), 1);
+  EXPECT_EQ(plane_.call_refs.back().known_input(0), "ask-2");
+  Known(v1::CALL_WAITING);
+  loop_.RunFor(absl::Seconds(2));
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"working")"));
+  EXPECT_EQ(answer->body.find("notifications/tasks"), answer->body.rfind("notifications/tasks"));
 }
 
 TEST_F(Tasks, WhoHangsUpBeforeThereIsOneHasCancelled) {
