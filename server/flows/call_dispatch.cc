@@ -166,7 +166,7 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
 }
 
 bool CallFlow::MayRetry(const LiveCall& call, absl::Duration delay) {
-  if (!call.idempotent || call.ended) return false;
+  if (!call.idempotent || call.ended || call.params_lost) return false;
   if (call.tries() >= kAttemptsMax) {
     plane_.executions.metrics().RetriesExhausted();
     return false;

@@ -544,6 +544,26 @@ TEST_F(DurableTest, LargeParamsAreNotStoredAndTheirCallIsNotSentAgain) {
   EXPECT_THAT(listener->outcome().message(), HasSubstr("too large to be stored"));
 }
 
+TEST_F(DurableTest, CallWhoseLargeParamsAreGoneIsNotTriedAgain) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto request =
+      Request(session, "1", "resources/read", R"({"uri":")" + std::string(100'000, 'x') + R"("})");
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  EXPECT_TRUE(call.idempotent());
+  agent->Started(call);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
+  back->Finish(call, 2, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Seconds(10));
+  auto listener = ListenAfter(session, Id(1, 0, 0));
+  EXPECT_EQ(listener->outcome().reason(), v1::DCC_EXITED);
+  EXPECT_EQ(listener->outcome().certainty(), v1::UNKNOWN);
+}
+
 TEST_F(DurableTest, AnAnswerTooLargeToBeStoredEndsItsAskAfterARestart) {
   auto agent = Link();
   const std::string session = OpenSession("facade", R"({"elicitation":{}})");
