@@ -102,7 +102,7 @@ class Ending {
       return agent_.Stop(kToWrite, [this] { roster_.Stop([this] { loop_.Stop(); }); });
     }
     if (loop_.Now() >= over_) {
-      // The links last: how these calls end is told.
+      // The links last: whatever ends on the way is told.
       return roster_.Stop([this] { agent_.Stop(kToWrite, [this] { loop_.Stop(); }); });
     }
     timer_ = loop_.After(absl::Milliseconds(20), [this] { Check(); });

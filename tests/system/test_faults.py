@@ -124,8 +124,10 @@ def test_orderly_end_of_the_agent_waits_for_what_runs_no_longer_than_its_drain(s
     call = stage.client().start_call("count", {"id": "endless", "ms": 60_000}, timeout=60)
     stage.wait_begun("endless")
     assert stage.agent.terminate() == 0
-    error = call.result(10).error
-    assert (error["data"]["reason"], error["data"]["certainty"]) == ("dcc_exited", "unknown")
+    stage.restart_agent()
+    error = call.result(20).error
+    assert (error["data"]["reason"], error["data"]["certainty"]) == ("agent_restarted", "unknown")
+    assert stage.begun("endless") == 1
 
 
 def test_cut_of_eight_seconds_loses_and_repeats_nothing(stage, hole):
