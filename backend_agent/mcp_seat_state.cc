@@ -146,6 +146,7 @@ void McpSeat::OnSessionReady() {
     });
   }
   SchedulePump();
+  ReportHealth();
   SeatChanged();
   if (std::exchange(was_ready_, true)) OnBackendRejoined();
 }
@@ -256,9 +257,9 @@ void McpSeat::ScheduleProbe() {
 }
 
 void McpSeat::ReportHealth() {
-  const bool up = session_ != nullptr && session_->up();
+  const bool serves = session_ != nullptr && session_->ready();
   v1::HealthState state = process_over_ ? (incarnation_ == 0 ? v1::NOT_KNOWN : v1::GONE)
-                          : !up         ? v1::NOT_KNOWN
+                          : !serves     ? v1::NOT_KNOWN
                           : main_busy_  ? v1::BUSY
                                         : v1::HEALTHY;
   if (!process_over_) {

@@ -92,6 +92,8 @@ Condition ConditionOf(const SeatRecord& seat) {
   if (silent(health.process()) || silent(health.endpoint()) || silent(health.main_thread())) {
     return {"unresponsive", "wait"};
   }
+  // Its process has not said yet that it serves.
+  if (health.main_thread() == v1::NOT_KNOWN) return {"starting", "wait"};
   if (health.main_thread() == v1::BUSY || seat.state.queue_depth() > 0) return {"busy", "wait"};
   return {"available", "route"};
 }

@@ -167,6 +167,21 @@ TEST_F(SeatRegistryTest, AgesDetachedSeatsUntilTheyAreForgotten) {
             "no instance for 'alice': none is connected; start a DCC with its agent");
 }
 
+TEST_F(SeatRegistryTest, ASeatStartsUntilItsProcessServes) {
+  v1::SeatState seat = Seat(kFirst, "alice");
+  seat.mutable_health()->set_endpoint(v1::HEALTHY);
+  seat.mutable_health()->set_main_thread(v1::NOT_KNOWN);
+  Put(seat);
+  EXPECT_THAT(Names(), ElementsAre("alice:starting:wait"));
+  seat.mutable_health()->set_main_thread(v1::HEALTHY);
+  Put(seat);
+  EXPECT_THAT(Names(), ElementsAre("alice:available:route"));
+  seat.mutable_health()->set_endpoint(v1::GONE);
+  seat.mutable_health()->set_main_thread(v1::NOT_KNOWN);
+  Put(seat);
+  EXPECT_THAT(Names(), ElementsAre("alice:unresponsive:wait"));
+}
+
 TEST_F(SeatRegistryTest, RowsTellHealthAndAreFiltered) {
   v1::SeatState busy = Seat(kFirst, "alice");
   busy.mutable_health()->set_main_thread(v1::BUSY);
