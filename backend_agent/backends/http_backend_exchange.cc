@@ -190,6 +190,8 @@ absl::Status HttpBackend::Exchange::JudgeRedirect() {
     backend_->path_ = *path;
     return absl::OkStatus();
   }
+  // The next one begins where it is configured, not where this one got to.
+  backend_->path_ = backend_->config_.url.path;
   return core::MakeError(
       absl::StatusCode::kInternal,
       fmt::format("the backend answered HTTP {} {} with a redirect to '{}', which is not followed; "

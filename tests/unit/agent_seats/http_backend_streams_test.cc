@@ -366,5 +366,19 @@ TEST_F(HttpBackendStreamsTest, FC26_FollowsNoRedirectElsewhereAndNoneThatChanges
   EXPECT_EQ(requests.size(), 4u);  // three hops
 }
 
+TEST_F(HttpBackendStreamsTest, FC26_GetsNoFurtherOnAChainThatIsTooLongByTryingAgain) {
+  Begin();
+  answer = [this](Responder to) {
+    to->Respond(307, {{"Location", requests.back().target + "/on"}}, "");
+  };
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    requests.clear();
+    exchanges.push_back(Post(1));
+    loop.RunFor(absl::Seconds(1));
+    ASSERT_EQ(requests.size(), 4u) << attempt;
+    EXPECT_EQ(requests.front().target, "/mcp") << attempt;
+  }
+}
+
 }  // namespace
 }  // namespace callboard::agent
