@@ -165,8 +165,9 @@ void CapabilityWatcher::OnPage(McpReply reply) {
       !next.empty() && next != cursor_ && pages_ < limits_.pages_max && tools_ < limits_.tools_max;
   if (more) {
     RequestPage(next);
-  } else if (cut || (!next.empty() && next != cursor_)) {
-    End(true, fmt::format("of its list of tools only the first {} are taken", tools_));
+  } else if (cut || !next.empty()) {
+    End(true, fmt::format("of its list of tools only the first {} are taken{}", tools_,
+                          !cut && next == cursor_ ? ": the next page is the one just read" : ""));
   } else {
     End(true);
   }
@@ -221,6 +222,10 @@ void CapabilityWatcher::End(bool complete, std::string trouble) {
   const uint64_t finished = run_;
   bool changed = trouble_ != trouble;
   trouble_ = std::move(trouble);
+  if (changed && !trouble_.empty() && session_ != nullptr) {
+    core::LogWarn("tool_list_faulty",
+                  {{"backend", session_->backend().description()}, {"reason", trouble_}});
+  }
   if (complete && builder_.Append("]}").ok()) {
     mirrored_ = std::exchange(mirrored_coming_, {});
     mended_ = std::exchange(mended_coming_, {});

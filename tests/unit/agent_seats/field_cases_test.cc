@@ -31,6 +31,16 @@ TEST_F(FieldCaseSeat, FC09_ABackendThatNeedsTwentySecondsToInitializeIsWaitedFor
   EXPECT_EQ(told.back(), "A starting 1");
 }
 
+TEST_F(FieldCaseSeat, FC09_ABackendThatHasNotInitializedYetIsNotSaidToBeWell) {
+  backend->answers_initialize = false;
+  backend->Up();
+  loop.RunFor(absl::Seconds(5));
+  EXPECT_EQ(seat->State().health().main_thread(), v1::NOT_KNOWN);
+  backend->Answer(backend->Last("initialize").exchange, backend->initialize_result);
+  loop.RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(seat->State().health().main_thread(), v1::HEALTHY);
+}
+
 TEST_F(FieldCaseSeat, FC09_ABackendThatNeverInitializesIsAskedAgainAndItsCallExpires) {
   backend->answers_initialize = false;
   backend->Up();
@@ -72,6 +82,7 @@ TEST_F(FieldCaseSeat, FC23_AllPagesAreReadAndAnEndlessListEndsAtTheRepeatedCurso
   BringUp();
   EXPECT_EQ(seat->Catalogue().view(), R"({"tools":[)" + first + "," + second + "]}");
   EXPECT_EQ(backend->Count("tools/list"), 2u);
+  EXPECT_EQ(seat->State().health().reason(), "");
 
   MakeSeat({});
   backend->pages = {{"", R"({"tools":[)" + first + R"(],"nextCursor":"8"})"},
@@ -79,6 +90,8 @@ TEST_F(FieldCaseSeat, FC23_AllPagesAreReadAndAnEndlessListEndsAtTheRepeatedCurso
   BringUp();
   EXPECT_EQ(seat->Catalogue().view(), R"({"tools":[)" + first + "," + second + "]}");
   EXPECT_EQ(backend->Count("tools/list"), 2u);
+  EXPECT_EQ(seat->State().health().reason(),
+            "of its list of tools only the first 14 are taken: the next page is the one just read");
 }
 
 TEST_F(FieldCaseSeat, FC29_ACancelIsOneOutcomeAndReachesTheBackendUnderItsOwnId) {
