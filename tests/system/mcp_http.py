@@ -128,9 +128,9 @@ class McpClient:
 
     # -- MCP ---------------------------------------------------------------------------------------
 
-    def initialize(self, timeout=10.0):
+    def initialize(self, timeout=10.0, capabilities=None):
         answer = self.request("initialize", {
-            "protocolVersion": REVISION, "capabilities": {},
+            "protocolVersion": REVISION, "capabilities": capabilities or {},
             "clientInfo": {"name": "system-test", "version": "1"}}, timeout)
         status, _, body = self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, timeout)
         if status != 202:
