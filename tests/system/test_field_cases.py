@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from conftest import FULL
+from mcp_http import connection_closed
 from stage import BINARIES, SHARED, wait_until
 
 HTTP_CHECK = SHARED / "field-cases" / "http_check.py"
@@ -141,3 +143,50 @@ def test_fc_18_five_hundred_answers_that_nobody_reads_at_first(stage):
     print(f"500 answers after {took:.1f} s")
     assert took < 30
     assert stage.agent.output().count("link_up") == 1
+
+
+def test_fc_05_a_listen_stream_speaks_at_once_and_then_never_falls_silent(stage):
+    """180 s with the defaults in the full tier; 8 s with a heartbeat of 1 s else."""
+    seconds, beat = (180, 15) if FULL else (8, 1)
+    stage.start_control_plane(**({} if FULL else {"bridge__heartbeat": f"{beat}s"}))
+    stage.start_agent()
+    found = {}
+
+    def listen(path):
+        client = stage.client(path)
+        begun = time.monotonic()
+        connection, response = client._open("GET", None, client._headers() | {"Accept": "text/event-stream"},
+                                            beat + 30)
+        told = found[path] = {"headers": response.headers, "status": response.status, "times": [], "comments": 0,
+                              "lines": []}
+        with connection_closed(connection):
+            last = begun
+            while last < begun + seconds:
+                line = response.readline()
+                now = time.monotonic()
+                told["times"].append(now - last)
+                last = now
+                told["comments"] += line.startswith(b":")
+                told["lines"].append(line)
+                if not line:
+                    break
+
+    threads = [threading.Thread(target=listen, args=(path,)) for path in ("/mcp", "/mcp/counting")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds + 60)
+        assert not thread.is_alive()
+    assert set(found) == {"/mcp", "/mcp/counting"}
+    for told in found.values():
+        headers = told["headers"]
+        assert (told["status"], headers["Content-Type"], headers["X-Accel-Buffering"]) == (
+            200, "text/event-stream", "no")
+        assert {"no-cache", "no-transform"} <= {part.strip() for part in headers["Cache-Control"].split(",")}
+        first, *others = told["times"]
+        assert first < 1, "the first byte"
+        assert max(others) < beat + 0.9, f"a silence of {max(others):.1f} s"
+        assert told["comments"] >= seconds // beat - 1
+        assert b"" not in told["lines"], "still open at the end"
+        data = [line for line in told["lines"] if line.startswith(b"data:") and line[5:].strip()]
+        assert data == [], "nothing but heartbeats"

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import re
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from field_server import ODD_TEXT
-from mcp_http import read_events
+from mcp_http import connection_closed, read_events
 from stage import wait_until
 from tcp_proxy import TcpProxy
 
@@ -335,6 +336,46 @@ def test_fc_41_a_listen_stream_goes_on_where_it_was_cut(field):
 
     garbage = Listener(field, client, "garbage")
     assert garbage.status == 400 and "garbage" in garbage.body
+
+
+def test_fc_41_the_stream_of_a_call_begins_with_an_id_and_the_time_to_wait(field):
+    """As the session's own does; 2025-11-25."""
+    client = field_client(field)
+
+    def first_of(method, body=None, after=None, events=1):
+        headers = client._headers() | {"Content-Type": "application/json"}
+        if after is not None:
+            headers["Last-Event-ID"] = after
+        connection, response = client._open(method, body, headers, 20)
+        with connection_closed(connection):
+            assert response.headers["Content-Type"] == "text/event-stream"
+            return list(itertools.islice(read_events(response), events))
+
+    def is_priming(event):
+        return event.id and not event.data and event.retry > 0
+
+    bodies = {
+        progress: json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": f"p-{progress}",
+                "method": "tools/call",
+                "params": {"name": "slow", "arguments": {"ms": 1500}, "_meta": meta},
+            }
+        )
+        for progress, meta in (("with a token", {"progressToken": "t"}), ("without", {}))
+    }
+    names = set()
+    for progress, body in bodies.items():
+        priming = first_of("POST", body)[0]
+        assert is_priming(priming), f"{progress}: {priming}"
+        names.add(priming.id.split(".")[0])
+        *_, answer = first_of("GET", after=priming.id, events=9)
+        assert json.loads(answer.data)["id"] == f"p-{progress}", "that id leads to the answer"
+        assert answer.id.split(".")[0] == priming.id.split(".")[0]
+    assert len(names) == 2 and "0" not in names
+    own = first_of("GET")[0]
+    assert is_priming(own) and own.id.split(".")[0] == "0"
 
 
 def test_fc_41_what_is_no_longer_kept_is_told_first(stage):
