@@ -42,9 +42,10 @@ class _End(asyncio.Protocol):
     """One end of a relayed connection; what it reads goes to `other`, as fast as that takes it."""
 
     def __init__(self, relayed):
-        self.relayed = relayed  # told of each piece's size
+        self.relayed = relayed  # told of each piece
         self.transport = None
         self.other = None
+        self.is_near = False  # faces whoever has connected to the proxy
         self._read_all = False
 
     def connection_made(self, transport):
@@ -52,7 +53,7 @@ class _End(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data):
-        self.relayed(len(data))
+        self.relayed(self, data)
         self.other.transport.write(data)
 
     def eof_received(self):
@@ -87,9 +88,12 @@ class _End(asyncio.Protocol):
 
 
 class TcpProxy:
-    """Relays every connection to 127.0.0.1:target in a thread of its own, until close()."""
+    """Relays every connection to 127.0.0.1:target in a thread of its own, until close().
 
-    def __init__(self, target_port, address="127.0.0.1", namespace=None):
+    keep: what goes to the target is remembered.
+    """
+
+    def __init__(self, target_port, address="127.0.0.1", namespace=None, keep=False):
         self._target = target_port
         self._near_ends = []
         self._listener = _listen(address, namespace)
@@ -97,6 +101,7 @@ class TcpProxy:
         self.port = self._listener.getsockname()[1]
         self.accepted = 0
         self.relayed = 0  # bytes, of both directions
+        self._kept = {} if keep else None  # near end -> what it has sent
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -120,14 +125,21 @@ class TcpProxy:
                 sock.close()
                 continue
             near = _End(self._count)
+            near.is_near = True
             near.other, far.other = far, near
             await self._loop.connect_accepted_socket(lambda end=near: end, sock)
             far.transport.resume_reading()
             self.accepted += 1
             self._near_ends.append(near)
 
-    def _count(self, size):
-        self.relayed += size
+    def _count(self, end, data):
+        self.relayed += len(data)
+        if self._kept is not None and end.is_near:
+            self._kept[end] = self._kept.get(end, b"") + data
+
+    def sent(self):
+        """What has gone to the target, one connection after the other."""
+        return b"\n".join(self._kept.values())
 
     def cut(self):
         """Resets every connection at both ends; new ones are relayed again. Returns how many."""

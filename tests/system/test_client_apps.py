@@ -12,6 +12,7 @@ import pytest
 
 from conftest import NEGOTIATED, need
 from stage import ROOT
+from tcp_proxy import TcpProxy
 
 CLIENTS = Path(__file__).with_name("clients")
 
@@ -104,9 +105,20 @@ def test_python_client_of_the_new_era_speaks_it(stage, url, apps, kind):
 def test_mcp_remote_in_the_era_it_finds(stage, url, apps):
     script = beside_modules(stage, apps[1], "app_session.mjs")
     remote = apps[1] / "node_modules" / ".bin" / "mcp-remote"
-    told = facts(run(stage, ["node", script, "stdio", "node", remote, url,
+    cable = TcpProxy(stage.port, keep=True)
+    stage.on_close(cable.close)
+    told = facts(run(stage, ["node", script, "stdio", "node", remote, f"http://127.0.0.1:{cable.port}/mcp",
                              "--transport", "http-only", "--protocol", "auto"]))
     check("mcp-remote 0.15.1 --protocol auto", told, {"2025-11-25", "2025-06-18"})
+    # What the client on its pipe speaks is one thing, what it speaks to us another.
+    sent = cable.sent().decode()
+    posts = re.findall(r"POST /mcp HTTP.*?\r\n\r\n", sent, re.DOTALL)
+    versions = {version for post in posts for version in re.findall(r"(?im)^mcp-protocol-version: *(\S+)", post)}
+    assert len(posts) >= 2 and versions == {"2026-07-28"}, sent[:2000]
+    assert '"method":"server/discover"' in sent and '"method":"tools/call"' in sent
+    assert '"method":"initialize"' not in sent and "mcp-session-id" not in sent.lower()
+    assert "session_opened" not in stage.control_plane.output()
+    NEGOTIATED.append(("mcp-remote 0.15.1 --protocol auto, its own hop", versions.pop()))
 
 
 def test_inspector_cli(stage, url, apps):

@@ -1,6 +1,7 @@
 """The official conformance suites through bridge, control plane and agent, against /mcp/fixture, and its clients' scenarios through an agent."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from stage import BINARIES, SHARED
 
 RUN = SHARED / "conformance" / "run.sh"
 SUITE_TIMEOUT = 300
+# How many scenarios each set has at least.
+SCENARIOS = {"stable": 32, "2025-11-25": 33, "2026-07-28": 50}
 
 
 def start_http_fixture(stage, *options):
@@ -37,10 +40,18 @@ def warnings_in(folder):
             for check in json.loads(file.read_text()) if check["status"] == "WARNING"]
 
 
+def scenarios_in(summary):
+    """How many scenarios have been run, as the last line says."""
+    found = re.search(r"; (\d+) scenarios;", summary)
+    assert found, summary
+    return int(found[1])
+
+
 def conforms(url, revision, folder):
     """No scenario fails or warns, scored or not; one that did may be run once more, alone."""
     done = run_suite("--url", url, "--rev", revision, "--out", folder)
     summary = done.stdout.strip().splitlines()[-1]
+    assert scenarios_in(summary) >= SCENARIOS[revision], summary
     failed = [line.split()[1].rstrip(":") for line in done.stdout.splitlines() if line.startswith("FAIL ")]
     assert failed or done.returncode == 0, summary
     for scenario in failed:
@@ -91,6 +102,7 @@ def test_tools_of_a_backend_without_sessions(stage, suite, scenario):
     folder = stage.folder / "suite"
     done = run_suite("--url", url, "--rev", "2025-11-25", "--scenario", scenario, "--out", folder)
     assert done.returncode == 0, done.stdout.strip().splitlines()[-1]
+    assert scenarios_in(done.stdout.strip().splitlines()[-1]) == 1
     assert not warnings_in(folder)
 
 
@@ -117,3 +129,5 @@ def test_agent_as_the_client_of_the_suite(stage, suite, revision, scenario):
     if done.returncode != 0:
         print((stage.folder / "suite" / "run.log").read_text()[-6000:])
     assert done.returncode == 0, done.stdout.strip().splitlines()[-1]
+    assert scenarios_in(done.stdout.strip().splitlines()[-1]) == 1
+    assert not warnings_in(stage.folder / "suite")
