@@ -15,7 +15,7 @@ import pytest
 from conftest import FULL, need
 from mcp_http import REVISION, Answer, McpClient, Refused, read_events
 from prometheus_text import scrape
-from stage import BINARIES, wait_until
+from stage import BINARIES, COUNTING_SERVER, wait_until
 from test_field_agents import start_agent
 from test_restarts import EVENT_SERVER
 
@@ -272,16 +272,92 @@ def sessions_until(stop, stage, sessions):
             sessions.append(client)
 
 
-def kill_during_commits(stage, sessions, seconds):
+class Acknowledged:
+    """What clients were told of calls, to be asked for after each fault: outcomes by their key, jobs that run, cancels."""
+
+    def __init__(self, stage):
+        self._stage = stage
+        self._files = {name: stage.folder / f"{name}.txt" for name in ("keyed", "held")}
+        for name, file in self._files.items():
+            start_agent(stage, name, sys.executable, COUNTING_SERVER, "--file", file)
+        stage.wait_for_seats(1 + len(self._files))
+        self._client = stage.client("/mcp")
+        self._slugs = {name: self._slug(name) for name in self._files}
+        self._gate = self._running = self._cancelled = None
+        self._number = 0
+        self._answered = []  # (key, text), since the last audit
+        self.audited = 0
+
+    def _slug(self, name):
+        hits = self._client.call("search_tools", {"query": "count", "instance": name}).result["structuredContent"]["hits"]
+        return next(hit["slug"] for hit in hits if hit["slug"].endswith(".count"))
+
+    def _count(self, seat, arguments, meta=None):
+        return self._client.call("call_tool", {"tool_slug": self._slugs[seat], "arguments": arguments}, meta=meta)
+
+    def _keyed(self, key):
+        return self._count("keyed", {"id": key}, {"callboard/idempotency-key": key})
+
+    def _job(self, tool, job):
+        return self._client.call(tool, {"job_id": job}).result["structuredContent"]
+
+    def _begun(self, seat, call):
+        return sum(1 for event, other, _ in self._stage.events(self._files[seat]) if (event, other) == ("begin", call))
+
+    def begin(self, number):
+        """A job that runs, and one behind it that is cancelled before it has begun."""
+        self._gate = self._stage.folder / f"gate-{number}"
+        self._held, self._gone = f"held-{number}", f"gone-{number}"
+        job = self._count("held", {"id": self._held, "gate": str(self._gate)}).result["structuredContent"]
+        assert job["status"] == "running", job
+        self._running = job["job_id"]
+        job = self._count("held", {"id": self._gone}).result["structuredContent"]
+        assert job["status"] == "pending", job
+        self._cancelled = job["job_id"]
+        assert "error" not in self._job("jobs_cancel", self._cancelled)
+
+    def call_until(self, stop):
+        """Calls with a key each; those count whose result was shown."""
+        while not stop.is_set():
+            self._number += 1
+            key = f"key-{self._number}"
+            with contextlib.suppress(OSError, Refused, ValueError, http.client.HTTPException):
+                answer = self._keyed(key)
+                if not answer.failed:
+                    self._answered.append((key, answer.text))
+
+    def audit(self):
+        for key, text in self._answered:
+            assert text == f"counted {key}"
+            again = self._keyed(key)
+            assert again.text == text, f"{key}: {again.text}"
+            assert self._begun("keyed", key) == 1, f"{key} has run again"
+        self.audited += len(self._answered)
+        self._answered.clear()
+        assert self._job("jobs_get_status", self._running)["status"] == "running"
+        wait_until(lambda: self._job("jobs_get_status", self._cancelled)["status"] == "cancelled", 10,
+                   "what was cancelled is cancelled")
+        self._gate.touch()
+        ended = wait_until(lambda: (job := self._job("jobs_get_status", self._running))["status"] != "running" and job,
+                           20, "the job that ran ends")
+        assert ended["status"] == "completed", ended
+        assert ended["result"]["content"][0]["text"] == f"counted {self._held}"
+        assert self._begun("held", self._held) == 1
+        assert self._begun("held", self._gone) == 0
+
+
+def kill_during_commits(stage, sessions, acknowledged, seconds):
     stop = threading.Event()
-    openers = [threading.Thread(target=sessions_until, args=(stop, stage, sessions), daemon=True) for _ in range(2)]
-    for opener in openers:
-        opener.start()
+    workers = [threading.Thread(target=sessions_until, args=(stop, stage, sessions), daemon=True) for _ in range(2)]
+    workers.append(threading.Thread(target=acknowledged.call_until, args=(stop,), daemon=True))
+    for worker in workers:
+        worker.start()
     time.sleep(seconds)
     stage.control_plane.kill()
     stop.set()
-    for opener in openers:
-        opener.join(10)
+    for worker in workers:
+        worker.join(40)
+        assert not worker.is_alive()
 
 
 def large_sessions_until_refused(stage):
@@ -330,22 +406,23 @@ def refuse_damaged(disk):
 
 @pytest.mark.parametrize("fault", ["kill", "disk full", "read-only", "damaged"])
 def test_faults_with_an_open_stream_lose_nothing_that_was_acknowledged(stage, small_disk, fault):
-    """Sessions are opened and a stream is told messages all the time; twenty faults, each with a SIGKILL in the midst of commits, in
-    the full tier, two else."""
+    """Sessions are opened, calls with a key end, and a stream is told messages all the time; a job runs, one is cancelled. Twenty
+    faults, each with a SIGKILL in the midst of commits, in the full tier, two else."""
     rounds = 20 if FULL else 2
     chance = random.Random(fault)
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
-    stage.start_control_plane()
+    stage.start_control_plane(bridge__envelope_after="500ms")
     start_agent(stage, "events", sys.executable, EVENT_SERVER)
-    stage.wait_for_seats(1)
+    acknowledged = Acknowledged(stage)
     stream = Audited(stage, "events")
     stream.feed(1_000_000, 20)
     sessions, audited = [], 0
     for number in range(rounds):
         wait_until(lambda: stream.told >= 5, 20, "the stream is told more")
+        acknowledged.begin(number)
         if fault == "disk full":
             fill_and_make_room(stage, small_disk)
-        kill_during_commits(stage, sessions, chance.uniform(0.05, 0.4))
+        kill_during_commits(stage, sessions, acknowledged, chance.uniform(0.05, 0.4))
         if fault == "read-only":
             refuse_read_only(small_disk)
         elif fault == "damaged":
@@ -353,10 +430,13 @@ def test_faults_with_an_open_stream_lose_nothing_that_was_acknowledged(stage, sm
         stage.restart_control_plane()
         assert [client.session for client in sessions if ping(client) != 200] == [], f"round {number}"
         stream.audit()
+        acknowledged.audit()
         audited += len(sessions)
         while len(sessions) > 50:
             assert sessions.pop(0).delete() < 300
-    print(f"{fault}: {rounds} rounds, {audited} sessions asked for after a kill, {stream.last} messages shown, none lost or told twice")
+    assert acknowledged.audited > 0
+    print(f"{fault}: {rounds} rounds, {audited} sessions and {acknowledged.audited} outcomes asked for after a kill, "
+          f"{stream.last} messages shown, none lost or told twice")
 
 
 def test_twenty_kills_during_commits_lose_no_acknowledged_session(stage):
