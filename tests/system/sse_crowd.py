@@ -5,9 +5,10 @@
   sse_crowd.py --host H --port P --streams N --seconds S [--every-ms 100] progress
 
 listen: N sessions on /mcp with one GET stream each, all silent but for heartbeats. FILE keeps the
-sessions for another run. Prints opened, dropped and the gaps between the bytes of a stream, in seconds.
+sessions for another run. Prints opened, dropped, how many heartbeats each stream has had, and in seconds
+the silences before them, and those that last at the end.
 progress: N calls of the counting server's tool `progress`, each on a session of its own. Prints the
-latencies of the events, in seconds.
+latencies of the events, and by how much a timer of this process was late meanwhile, in seconds.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import time
 from pathlib import Path
 
 REVISION = "2025-11-25"
+HEARTBEAT = b": ping"
+TICK = 0.01
 MESSAGE = re.compile(rb'"message":"([0-9.]+)"')
 
 
@@ -61,15 +64,19 @@ async def listen(options, session, seen, opened):
     if seen["opened"] == options.streams:
         opened.set()
         print("open", flush=True)
-    last = time.monotonic()
+    mine = {"beats": 0, "last": time.monotonic()}
+    seen["streams"].append(mine)
     while True:
         piece = await reader.read(4096)
         now = time.monotonic()
         if not piece:
             seen["dropped"] += 1
             return
-        seen["gaps"].append(now - last)
-        last = now
+        # A priming event, which comes once at the beginning, is no heartbeat.
+        if HEARTBEAT in piece:
+            mine["beats"] += 1
+            seen["gaps"].append(now - mine["last"])
+        mine["last"] = now
 
 
 async def progress(options, session, seen, _opened):
@@ -94,18 +101,32 @@ async def progress(options, session, seen, _opened):
     writer.close()
 
 
+async def watch_itself(seen):
+    """What no server can be blamed for."""
+    while True:
+        due = time.monotonic() + TICK
+        await asyncio.sleep(TICK)
+        seen["late"].append(max(0.0, time.monotonic() - due))
+
+
 async def run(options):
     path = "/mcp" if options.mode == "listen" else "/mcp/counting"
     sessions = open_sessions(options, path)
-    seen = {"opened": 0, "dropped": 0, "finished": 0, "gaps": [], "latencies": []}
+    seen = {"opened": 0, "dropped": 0, "finished": 0, "gaps": [], "latencies": [], "late": [], "streams": []}
     opened = asyncio.Event()
     one = listen if options.mode == "listen" else progress
     tasks = [asyncio.create_task(one(options, session, seen, opened)) for session in sessions]
     if options.mode == "listen":
         await asyncio.wait_for(opened.wait(), 60)
         await asyncio.sleep(options.seconds)
+        now = time.monotonic()
+        seen["tails"] = [now - stream["last"] for stream in seen["streams"]]
+        seen["beats"] = [stream["beats"] for stream in seen["streams"]]
     else:
+        watching = asyncio.create_task(watch_itself(seen))
         await asyncio.wait_for(asyncio.gather(*tasks), options.seconds * 3 + 30)
+        watching.cancel()
+    del seen["streams"]
     print(json.dumps(seen), flush=True)
     # Until it is killed: streams that nobody closes.
     if options.mode == "listen":

@@ -75,10 +75,13 @@ def test_idle_streams_live_and_those_that_vanish_are_gone(stage, silent_path):
     cpu = (cpu_seconds(program) - cpu) / (time.monotonic() - opened_at)
     late = percentile(seen["gaps"], 0.99) - beat
     print(f"{streams} idle streams for {seconds} s: {each:.1f} KiB resident each with its session, "
-          f"{cpu * 100:.1f} % of a core, heartbeats p99 {late * 1000:+.0f} ms")
+          f"{cpu * 100:.1f} % of a core, heartbeats p99 {late * 1000:+.0f} ms, {min(seen['beats'])} to "
+          f"{max(seen['beats'])} a stream, longest silence {max(seen['gaps']):.1f} s, at the end {max(seen['tails']):.1f} s")
     assert seen["opened"] == streams and seen["dropped"] == 0
-    assert len(seen["gaps"]) >= streams * (seconds // beat - 1)
-    assert late <= 1.0
+    assert len(seen["beats"]) == len(seen["tails"]) == streams
+    assert min(seen["beats"]) >= seconds // beat - 1
+    assert late <= 1.0 and percentile(seen["tails"], 0.99) <= beat + 1.0
+    assert max(seen["gaps"] + seen["tails"]) < 2 * beat, "a heartbeat is missing"
 
     gone = vanish(second)
     after = resident_kib(program)
@@ -88,12 +91,12 @@ def test_idle_streams_live_and_those_that_vanish_are_gone(stage, silent_path):
 
 
 def quick_streams(stage, name, streams, seconds):
-    """Latencies in seconds of streams with ten events a second."""
+    """In seconds the latencies of streams with ten events a second, and by how much a timer of their reader was late."""
     member = stage.start([sys.executable, CROWD, "--port", stage.port, "--streams", streams,
                           "--seconds", seconds, "progress"], name)
     seen = result_of(member, seconds * 3 + 60)
     assert seen["finished"] == streams and seen["dropped"] == 0
-    return seen["latencies"]
+    return seen["latencies"], seen["late"]
 
 
 def test_a_hundred_streams_with_ten_events_a_second_are_quick(stage):
@@ -103,7 +106,7 @@ def test_a_hundred_streams_with_ten_events_a_second_are_quick(stage):
     # The best of three: other programs share the machine.
     best = 1.0
     for attempt in range(3):
-        latencies = quick_streams(stage, f"quick{attempt}", 100, seconds)
+        latencies, _ = quick_streams(stage, f"quick{attempt}", 100, seconds)
         best = min(best, percentile(latencies, 0.99))
         print(f"100 streams at 10 events/s: p50 {percentile(latencies, 0.5) * 1000:.1f} ms, "
               f"p99 {percentile(latencies, 0.99) * 1000:.1f} ms")
@@ -160,7 +163,7 @@ def test_a_slow_reader_costs_its_neighbours_nothing(stage):
             sampled.append(resident_kib(stage.control_plane))
 
     def round_of(name):
-        """p99 of ten quick streams while large answers pass; the most that was resident."""
+        """p99 of ten quick streams while large answers pass, that of their reader's own timer; the most that was resident."""
         client = stage.client("/mcp/heavy")
         sampled.clear()
 
@@ -171,30 +174,33 @@ def test_a_slow_reader_costs_its_neighbours_nothing(stage):
 
         loader = threading.Thread(target=load)
         loader.start()
-        latencies = quick_streams(stage, name, 10, seconds)
+        latencies, late = quick_streams(stage, name, 10, seconds)
         loader.join()
-        return percentile(latencies, 0.99), max(sampled)
+        return percentile(latencies, 0.99), percentile(late, 0.99), max(sampled)
 
     sampler = threading.Thread(target=sample)
     sampler.start()
     try:
         # The best of three: other programs share the machine.
         for attempt in range(3):
-            alone, most = round_of(f"alone{attempt}")
+            alone, late, most = round_of(f"alone{attempt}")
             slow = StalledReader(stage)
-            beside, most_beside = round_of(f"beside{attempt}")
+            beside, late_beside, most_beside = round_of(f"beside{attempt}")
             taken = slow.read_rest()
-            print(f"p99 of the neighbours {alone * 1000:.1f} ms, beside a slow reader "
-                  f"{beside * 1000:.1f} ms; resident at most {most >> 10} and {most_beside >> 10} MiB; "
-                  f"the slow one took {taken >> 10} KiB")
+            # An event passes two processes that are no part of Callboard, the tool and the reader: what a timer of
+            # such a process is late by in this very run, twice, shows on a latency that costs nothing.
+            allowed = max(2 * alone, 2 * max(late, late_beside))
+            print(f"p99 of the neighbours {alone * 1000:.1f} ms, beside a slow reader {beside * 1000:.1f} ms "
+                  f"(allowed {allowed * 1000:.1f} ms; timers were late by {late * 1000:.1f} and {late_beside * 1000:.1f} ms); "
+                  f"resident at most {most >> 10} and {most_beside >> 10} MiB; the slow one took {taken >> 10} KiB")
             assert taken < 1 << 20
             assert most_beside <= most + (16 << 10)
-            if beside <= max(2 * alone, 0.020):
+            if beside <= allowed:
                 break
     finally:
         stop.set()
         sampler.join()
-    assert beside <= max(2 * alone, 0.020)
+    assert beside <= allowed
     # Nobody lost a session for it.
     again = McpClient(stage.port, "/mcp/heavy")
     again.session = slow.session
