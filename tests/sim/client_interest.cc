@@ -12,6 +12,7 @@ namespace callboard::sim {
 namespace {
 
 constexpr std::string_view kUpdated = "notifications/resources/updated";
+constexpr std::string_view kJobUpdated = "notifications/$/dcc.jobUpdated";
 constexpr std::string_view kToolsChanged = "notifications/tools/list_changed";
 // The control plane tells of a changed list once in that time.
 constexpr absl::Duration kCoalesced = absl::Milliseconds(250);
@@ -68,6 +69,19 @@ void SimClient::OnWishEnd(const Call& call, bool good) {
   if (of_level) session_->level_wanted = core::McpSeverity(call.wish);
 }
 
+void SimClient::DoubtWishesSince(absl::Time when) {
+  if (!session_) return;
+  const auto doubt = [when](Wish& wish) {
+    if (wish.since < when && wish.state != Wish::State::kPending) return false;
+    wish.state = Wish::State::kUnsure;
+    return true;
+  };
+  doubt(session_->level);
+  for (auto& [uri, wish] : session_->wishes) {
+    if (doubt(wish)) ever_unsure_.insert(uri);
+  }
+}
+
 // ---- what it hears ------------------------------------------------------------------------------
 
 bool SimClient::CalmSince(absl::Time when) const {
@@ -101,6 +115,10 @@ void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint6
     return;
   }
   world_.trace.Total("notices");
+  if (method == kJobUpdated) {
+    world_.trace.Total("notices of the application");
+    return CheckLogOrder(core::FindMember(message.params, "data").value_or("{}"));
+  }
   if (method == kUpdated) {
     return TakeUpdate(core::FindString(message.params, "uri").value_or(""));
   }

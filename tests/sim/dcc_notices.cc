@@ -58,8 +58,10 @@ void SimDcc::Tick() {
         all.insert(peer.subscriptions.begin(), peer.subscriptions.end());
       }
       Touch(*std::next(all.begin(), static_cast<int64_t>(random.Below(all.size()))));
-    } else if (dice < 16) {
+    } else if (dice < 14) {
       Log(nullptr);
+    } else if (dice < 16) {
+      TellOfJob();
     } else if (dice < 19) {
       // Sometimes many at once, as when a file is opened.
       for (uint64_t i = 0; i < 1 + random.Below(3); ++i) ChangeList(kPromptsChanged);
@@ -126,6 +128,22 @@ void SimDcc::Log(const Run* run) {
     at->second->Tell([say, data = std::move(data)](int64_t n) mutable {
       if (n > 0) data.Int("n", n);
       return say(std::move(data));
+    });
+  }
+}
+
+// A notification of the application's own kind, outside any call; numbered as logs are.
+void SimDcc::TellOfJob() {
+  for (auto& [serial, peer] : peers_) {
+    const auto at = place_.backends_.find(serial);
+    if (at == place_.backends_.end() || place_.kind() != DccKind::kStdio) continue;
+    if (!at->second->shared()) continue;
+    core::JsonObject data;
+    data.String("connection", fmt::format("{}#{}", place_.name(), peer.connection));
+    at->second->Tell([data = std::move(data)](int64_t n) mutable {
+      if (n > 0) data.Int("n", n);
+      return core::MakeNotification("notifications/$/dcc.jobUpdated",
+                                    core::JsonObject().Raw("data", data.Take()).Take());
     });
   }
 }

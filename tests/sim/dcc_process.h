@@ -108,6 +108,7 @@ class SimDcc {
   void Touch(const std::string& uri);
   void ChangeList(std::string_view method);
   void Log(const Run* run);
+  void TellOfJob();
 
   DccPlace& place_;
   const int64_t pid_;

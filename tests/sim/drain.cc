@@ -27,6 +27,7 @@ void PlaneProcess::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) 
 void SimWorld::DrainPlane() {
   const absl::Duration grace = Span(0.3, 6);
   trace_.Total("drains");
+  if (disk_.failing) trace_.Total("drains while the store fails");
   trace_.Add(
       fmt::format("the control plane is told to end within {}", absl::FormatDuration(grace)));
   Disturb("");

@@ -86,8 +86,8 @@ void SimWorld::Inject() {
   if (dice < 32) return LinkFault(AnyMachine());
   if (dice < 55) return HttpFault();
   if (dice < 70) return ProcessFault();
-  if (dice < 92) return DccFault(AnyMachine());
-  if (dice < 95) return DiskFault(AnyMachine());
+  if (dice < 90) return DccFault(AnyMachine());
+  if (dice < 93) return DiskFault(AnyMachine());
   StoreFault();
 }
 
@@ -106,12 +106,23 @@ void SimWorld::StoreFault() {
   if (plane_ == nullptr || plane_->draining()) return;
   trace_.Add("fault: the store fails");
   disk_.failing = true;
+  failing_since_ = loop_.Now();
   plane_->store().OnDiskChanged();
   HealLater(Span(0.5, 8), [this] {
     trace_.Add("healed: the store works");
     disk_.failing = false;
     disk_.sound_since = loop_.Now();
     if (plane_ != nullptr) plane_->store().OnDiskChanged();
+  });
+  if (random_.Below(3) == 0) return;
+  // The end of a process whose store fails, in order or not.
+  HealLater(Span(0.2, 6), [this] {
+    if (!faulty_ || !disk_.failing || plane_ == nullptr || plane_->draining()) return;
+    if (random_.Below(2) == 0) {
+      RestartPlane();
+    } else {
+      DrainPlane();
+    }
   });
 }
 
@@ -193,7 +204,7 @@ void SimWorld::ProcessFault() {
   Machine& machine = AnyMachine();
   const uint64_t kind = random_.Below(13);
   if (kind == 12) {
-    if (plane_ != nullptr && !plane_->draining() && !disk_.failing) DrainPlane();
+    if (plane_ != nullptr && !plane_->draining()) DrainPlane();
     return;
   }
   if (kind < 4) {
@@ -243,13 +254,17 @@ void SimWorld::DiskFault(Machine& machine) {
 }
 
 void SimWorld::RestartPlane() {
-  // What is shown while the store fails is told from memory: a kill may then cost it.
-  if (plane_ == nullptr || plane_->draining() || disk_.failing) return;
+  if (plane_ == nullptr || plane_->draining()) return;
+  if (disk_.failing) trace_.Total("kills while the store fails");
   KillPlane();
   HealLater(Span(0.1, 4), [this] { StartPlane(); });
 }
 
 void SimWorld::StartPlane() {
+  if (disk_.failing) {
+    trace_.Add("the control plane cannot open its store");
+    return HealLater(Span(0.2, 1), [this] { StartPlane(); });
+  }
   ++plane_generation_;
   trace_.Add("the control plane starts");
   Disturb("");
@@ -261,6 +276,10 @@ void SimWorld::StartPlane() {
 void SimWorld::KillPlane() {
   trace_.Add("the control plane is killed");
   Disturb("");
+  if (disk_.failing) {
+    ended_while_failing_ = loop_.Now();
+    for (const auto& client : clients_) client->DoubtWishesSince(failing_since_);
+  }
   // Of what waits for the disk anything may have reached it, in order.
   disk_.torn_after = random_.Below(2) == 0 ? 0 : random_.Below(20);
   plane_.reset();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -244,6 +245,12 @@ void SimClient::OnCallEnd(Request& request, const absl::Status& status) {
   // Without having been told that the cancel was accepted it learns it from a stream without more.
   if (call.cancelled || (call.cancel_sent && request.status == 204)) {
     return EndCall(call, "cancelled");
+  }
+  if (request.kind == Kind::kResume && request.status == 204 &&
+      world_.is_forgotten(call.sent, session_->id,
+                          std::strtoull(call.last_id.c_str(), nullptr, 10))) {
+    world_.trace.Total("calls forgotten with a failing store");
+    return EndCall(call, "forgotten");
   }
   const bool refused = request.status >= 400 && request.status != 404;
   if (refused && request.kind == Kind::kCall) {

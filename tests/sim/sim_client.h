@@ -50,6 +50,9 @@ class SimClient {
   void Start();
   // No new calls from now on; those open are seen to their end.
   void StopCalling();
+  // The control plane has ended with a store that failed since then: what was wished meanwhile may
+  // be forgotten.
+  void DoubtWishesSince(absl::Time when);
   // Nothing is open any more but the session itself.
   bool quiet() const;
   // Gives everything up without a word.

@@ -101,6 +101,8 @@ class SimWorld {
   // One a bridge: that of callboardd itself, or those of several that are processes of their own.
   std::vector<std::unique_ptr<tests::MemoryNetwork>> http_networks_;
   SimDisk disk_;
+  absl::Time failing_since_;
+  absl::Time ended_while_failing_ = absl::InfinitePast();  // the last control plane that did
   StoreWitness witness_;
   std::unique_ptr<PlaneProcess> plane_;
   uint64_t plane_generation_ = 0;

@@ -7,10 +7,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "callboard/v1/store.pb.h"
+#include "core/mcp/look_again.h"
 #include "core/runtime/event_loop.h"
 #include "server/flows/control_plane.h"
 #include "server/flows/store_key.h"
@@ -34,6 +36,7 @@ class StoreWitness {
       if (key->kind == server::StoreKey::Kind::kCall && call.ParseFromString(record.value)) {
         if (!call.has_ended()) {
           streams_[*key->call] = StreamName(call.request().session_id(), call.stream());
+          ever_stored_.insert(streams_[*key->call]);
           return;
         }
         const v1::EventRecord& last = call.ended().event();
@@ -53,11 +56,16 @@ class StoreWitness {
     return std::make_unique<Watched>(*this, std::move(link));
   }
 
-  // An event of Invoke or Listen. Progress waits for nothing, and news of a level are issued once
-  // more.
+  // Whether the disk has ever held the call that a stream of a session belongs to.
+  bool HasHeld(const std::string& session, uint64_t stream) const {
+    return ever_stored_.contains(StreamName(session, stream));
+  }
+
+  // An event of Invoke or Listen. Progress waits for nothing, and what only says that something has
+  // changed is issued once more.
   template <class Event>
   void LookShown(const std::string& session, const Event& event) {
-    if (event.has_stream_event() && event.stream_event().method() == "notifications/message") {
+    if (event.has_stream_event() && IsDurable(event.stream_event().method())) {
       CheckShown(session, event.stream_event().id());
     }
     if (event.has_ask()) CheckShown(session, event.ask().id());
@@ -68,6 +76,9 @@ class StoreWitness {
   }
 
  private:
+  static bool IsDurable(std::string_view method) {
+    return method != "notifications/progress" && !core::SaysLookAgain(method);
+  }
   static std::string StreamName(const std::string& session, uint64_t stream) {
     return fmt::format("{}/{}", session, stream);
   }
@@ -119,6 +130,7 @@ class StoreWitness {
   std::set<std::string> requests_;
   std::set<std::string> kept_;
   std::map<server::CallId, std::string> streams_;  // of calls, by name
+  std::set<std::string> ever_stored_;              // names of calls' streams
   std::set<std::string> events_;
 };
 
