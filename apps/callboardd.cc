@@ -26,6 +26,8 @@
 #include "core/telemetry/log.h"
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
+#include "server/store/body_files.h"
+#include "server/store/memory_bodies.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite_file.h"
 #include "server/store/sqlite_store.h"
@@ -86,6 +88,16 @@ absl::StatusOr<std::unique_ptr<server::Store>> OpenStore(const Options& options,
   return server::SqliteStore::Open(loop, core::MakeThreadOffload(loop), config);
 }
 
+// What is too large for the store lies beside its file.
+absl::StatusOr<std::unique_ptr<server::BodyStore>> OpenBodies(const Options& options,
+                                                              const ServerSettings& settings,
+                                                              core::EventLoop& loop) {
+  if (settings.store_kind == StoreKind::kMemory) return std::make_unique<server::MemoryBodies>();
+  return server::BodyFiles::Open(
+      core::MakeThreadOffload(loop),
+      {.folder = StorePath(options, settings) + ".bodies", .sync_full = settings.store_sync_full});
+}
+
 void Reload(const Options& options, server::ControlPlane& control_plane, bridge::Bridge& bridge,
             EffectiveSettings* effective) {
   const auto settings = ReloadSettings<ServerSettings>(
@@ -104,6 +116,8 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
   auto opened = OpenStore(options, settings, loop, random);
   if (!opened.ok()) return Fail(opened.status());
   server::Store& store = **opened;
+  auto bodies = OpenBodies(options, settings, loop);
+  if (!bodies.ok()) return Fail(bodies.status());
   auto control_plane_id = StableId(options.state_dir + "/control_plane_id", random);
   if (!control_plane_id.ok()) return Fail(control_plane_id.status());
   auto request_state_key = StableId(options.state_dir + "/request_state_key", random);
@@ -126,8 +140,10 @@ int Serve(const Options& options, const ServerSettings& settings, EffectiveSetti
         std::min<uint64_t>(limits.replay_disk_bytes_max, limits.replay_total_bytes_max);
     limits.receipt_outcomes_bytes_max =
         std::min<uint64_t>(limits.receipt_outcomes_bytes_max, kMemoryStoreOutcomes);
+    limits.kept_bodies_bytes_max =
+        std::min<uint64_t>(limits.kept_bodies_bytes_max, kMemoryStoreOutcomes);
   }
-  server::ControlPlane control_plane(loop, random, *offload, store, config);
+  server::ControlPlane control_plane(loop, random, *offload, store, **bodies, config);
   auto client = MakeLocalControlPlaneClient(control_plane);
   bridge::BridgeConfig bridge_config = settings.bridge.config;
   bridge_config.name = options.name;

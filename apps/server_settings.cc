@@ -97,6 +97,7 @@ absl::Status ReadServerSettings(core::Settings& settings, ServerSettings* out) {
   ReadSize(settings, "limits.replay_total_bytes_max", &limits.replay_total_bytes_max);
   ReadSize(settings, "limits.replay_disk_bytes_max", &limits.replay_disk_bytes_max);
   ReadSize(settings, "limits.receipt_outcomes_bytes_max", &limits.receipt_outcomes_bytes_max);
+  ReadSize(settings, "limits.kept_bodies_bytes_max", &limits.kept_bodies_bytes_max);
   ReadSize(settings, "limits.params_bytes_max", &limits.params_bytes_max);
   ReadSize(settings, "limits.result_bytes_max", &limits.result_bytes_max);
 

@@ -43,6 +43,8 @@ struct Limits {
   uint64_t replay_disk_bytes_max = 4ull << 30;
   // Outcomes kept with receipts: drop the oldest; the receipt stays.
   uint64_t receipt_outcomes_bytes_max = 1ull << 30;
+  // Bodies over 64 KiB of such outcomes: drop the oldest; the outcome then says so.
+  uint64_t kept_bodies_bytes_max = 4ull << 30;
   // Different selections of tools shown directly: refuse the session that brings another.
   size_t selections_max = 1'024;
   size_t selected_tools_max = 128;       // of one selection: leave out the others, say how many

@@ -34,10 +34,12 @@ LiveCall* CallFlow::Find(const CallId& id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-                   ToolSelections& selections, Hook ended_hook, Hook asked_hook)
+CallFlow::CallFlow(Plane& plane, DurableLog& durable, KeptBodies& bodies, Receipts& receipts,
+                   SeatAudience& audience, ToolSelections& selections, Hook ended_hook,
+                   Hook asked_hook)
     : plane_(plane),
       durable_(durable),
+      bodies_(bodies),
       receipts_(receipts),
       audience_(audience),
       selections_(selections),
@@ -46,6 +48,9 @@ CallFlow::CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAu
       asked_hook_(std::move(asked_hook)) {
   durable_.OnReadable([this](Stream& stream) { OnReadable(stream); });
   receipts_.OnDurable([this](Execution& record) { OnReceipt(record); });
+  bodies_.OnWritten(
+      [this](const CallId& id, const KeptBodies::Wanted& wanted) { OnBodyWritten(id, wanted); });
+  bodies_.OnOver([this](const CallId& id, const std::string& why) { OnBodyOver(id, why); });
 }
 
 void CallFlow::LeaveWaiting(const LiveCall& call) {
@@ -230,6 +235,7 @@ void CallFlow::AwaitSeat(LiveCall& call) {
 // ---- links that come and go ---------------------------------------------------------------------
 
 void CallFlow::OnLinkDown(const std::string& agent_id) {
+  bodies_.OnLinkDown(agent_id);
   for (auto& [order, call] : calls_) {
     if (call->agent_id != agent_id) continue;
     call->ack_waiting = false;
@@ -267,6 +273,9 @@ void CallFlow::OnLinkUp(const std::string& agent_id, AgentSession& link) {
     // An earlier attempt, which the agent holds, of a call that is over now.
     const LiveCall* call = Find(id);
     if (held.contains(id) && (call == nullptr || call->ended)) SettleAtAgent(id, agent_id);
+  }
+  for (const CallId& id : bodies_.ComingOf(agent_id)) {
+    if (!held.contains(id)) bodies_.Lose(id, "its agent came back without it");
   }
   link.ScheduleFlush();
 }
@@ -312,6 +321,10 @@ void CallFlow::AddVerdict(AgentSession& link, const CallId& id, uint32_t attempt
 
 void CallFlow::Continue(AgentSession& link, const LiveCall& call) {
   for (const auto& [ask_n, answer] : call.answers) SendAnswer(link, call, ask_n, answer);
+  if (call.outcome_seen && bodies_.coming(call.id)) {
+    bodies_.FoundAt(call.id, call.attempt, call.outcome_n);
+    if (!IsRead(call)) return PullBody(call.id);
+  }
   if (call.outcome_seen && !call.body.complete()) {
     return AddVerdict(link, call.id, call.attempt, v1::Verdict::CONTINUE, call.outcome_n - 1,
                       call.body.received);
@@ -354,6 +367,11 @@ void CallFlow::GiveVerdict(AgentSession& link, const v1::CallState& state) {
   }
   const bool finished = state.phase() == v1::CallState::FINISHED;
   if (call == nullptr) {
+    if (bodies_.coming(id)) {
+      bodies_.FoundAt(id, state.attempt(), finished ? state.last_n() : 1);
+      if (finished) SettleAtAgent(id, link.agent_id());  // once it is here
+      if (bodies_.coming(id)) return PullBody(id);
+    }
     if (record->agent_outcome && state.phase() != v1::CallState::JOB) {
       // Without a verdict the agent keeps it until it is told to forget.
       return SettleAtAgent(id, link.agent_id());

@@ -11,7 +11,7 @@
 #include "server/flows/call_flow.h"
 #include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
-#include "server/flows/keyed_source.h"
+#include "server/flows/outcome_source.h"
 #include "server/flows/store_key.h"
 
 namespace callboard::server {
@@ -50,12 +50,12 @@ CallFlow::~CallFlow() {
       if (stream->reader != nullptr) readers.push_back(stream->reader);
     }
   }
-  std::vector<KeyedSource*> followers;
+  std::vector<OutcomeSource*> followers;
   for (const auto& [id, sources_of] : followers_) {
     followers.insert(followers.end(), sources_of.begin(), sources_of.end());
   }
   lifetime_.Renew();
-  for (KeyedSource* source : followers) source->PlaneGone();
+  for (OutcomeSource* source : followers) source->PlaneGone();
   for (InvokeSource* source : sources) source->PlaneGone();
   for (StreamReader* reader : readers) reader->Wake();
 }
@@ -315,12 +315,12 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   if (!first && !core::Planted(core::PlantedBug::kDoubleTerminal)) {
     // Late: the receipt is complete now, the caller has been told long ago.
     if (record != nullptr) {
-      receipts_.KeepLate(*record, std::move(outcome));
+      receipts_.KeepLate(*record, std::move(outcome), call.outcome_n);
       receipts_.Add(*record, false);
     }
     if (!call.job_open) SettleAtAgent(call.id, call.agent_id);
-    // A body that came too late is nobody's.
-    call.have_n = call.outcome_n;
+    // A body that came too late is for whoever asks for the receipt, or nobody's.
+    if (!bodies_.coming(call.id)) call.have_n = call.outcome_n;
     call.body = {};
     return;
   }
@@ -355,9 +355,14 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
   // restart.
   call.record_kept = by_reference && resumable;
   if (record != nullptr) {
-    const bool kept = (call.recorded || call.was_parked) && !by_reference;
-    if (kept) receipts_.KeepOutcome(*record, outcome, /*in_stream=*/resumable);
-    receipts_.Add(*record, /*erase_call=*/call.recorded && !call.record_kept && !kept);
+    const bool kept = call.recorded || call.was_parked;
+    const bool in_record = kept && !by_reference;
+    if (in_record) {
+      receipts_.KeepOutcome(*record, outcome, /*in_stream=*/resumable);
+    } else if (kept) {
+      receipts_.KeepBeside(*record, outcome, call.outcome_n);
+    }
+    receipts_.Add(*record, /*erase_call=*/call.recorded && !call.record_kept && !in_record);
   }
   if (call.stream != nullptr) {
     const bool by_agent = ending.from_agent;
@@ -381,9 +386,6 @@ void CallFlow::End(LiveCall& call, const Ending& ending, v1::CallOutcome outcome
         }));
   } else if (call.source != nullptr) {
     call.source->SetOutcome(std::move(outcome));
-  } else if (by_reference && !call.request.idempotency_key().empty()) {
-    call.kept_outcome = std::move(outcome);
-    call.kept_until = Now() + plane_.config.budgets.session_grace;
   } else {
     const CallId id = call.id;
     OnDelivered(id);
@@ -415,8 +417,9 @@ void CallFlow::SettleAtAgent(const CallId& id, const std::string& agent_id) {
   if (record->receipt_durable) OnReceipt(*record);
 }
 
-// The store has the receipt: the agent may forget.
+// The store has the receipt: the agent may forget, unless it alone has what is kept beside that.
 void CallFlow::OnReceipt(Execution& record) {
+  if (bodies_.coming(record.call_id)) return;
   if (!std::exchange(record.settle_wanted, false)) return;
   record.settled = true;
   AgentSession* link = agents_->LinkOf(record.agent_id);
@@ -448,7 +451,9 @@ void CallFlow::OnSourceGone(const CallId& id, const InvokeSource* source, bool l
   call->source = nullptr;
   if (call->ended) {
     // With a stream the outcome waits for the grace, or for whoever took the stream over.
-    if (call->stream == nullptr || call->stream->session_id.empty()) OnDelivered(id);
+    const bool streamed = call->stream != nullptr;
+    if (!streamed || call->stream->session_id.empty()) OnDelivered(id);
+    if (!streamed) PullBody(id);  // otherwise when the stream's reader had gone
     return;
   }
   if (!lost) return;
@@ -464,6 +469,7 @@ void CallFlow::OnReaderGone(Stream& stream) {
   if (stream.call_id.empty()) return AwaitClientOf(stream);
   if (const auto id = CallId::From(stream.call_id)) {
     LiveCall* call = Find(*id);
+    if (call != nullptr && call->ended) PullBody(*id);
     if (call == nullptr || !call->goes_on()) return;
     AckLater(*call);
     if (!call->ended) AwaitClient(*call);
@@ -541,8 +547,7 @@ void CallFlow::Sweep() {
   for (const uint64_t order : ended_) {
     LiveCall& call = *calls_.at(order);
     const bool unread = call.stream != nullptr && call.stream->reader == nullptr;
-    const bool unasked =
-        call.stream == nullptr && call.source == nullptr && Now() >= call.kept_until;
+    const bool unasked = call.stream == nullptr && call.source == nullptr;
     if (unasked || (unread && call.stream->session_id.empty())) {
       delivered.push_back(call.id);
     } else if (!call.body.complete() && Now() >= call.hard_at &&
@@ -554,6 +559,7 @@ void CallFlow::Sweep() {
   }
   for (const CallId& id : delivered) OnDelivered(id);
   SweepOrphans();
+  SweepBodies();
 }
 
 // An agent whose seats have been forgotten does not come back to say how its calls ended.

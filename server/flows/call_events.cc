@@ -82,6 +82,7 @@ void CallFlow::OnCallEvent(AgentSession& link, v1::CallEvent& event) {
   if (event.attempt() != call->attempt) return;  // an attempt that is over
   if (call->outcome_seen && event.n() == call->outcome_n && event.has_outcome()) {
     // The header again, because the body was asked for anew.
+    bodies_.OnHeader(*id, event);
     call->body.restarting = false;
     if (event.outcome().body().size() != call->body.size) call->body.lost = true;
     return WakeReader(*call);
@@ -113,11 +114,12 @@ bool CallFlow::MayTellOf(AgentSession& link, const CallId& id, const LiveCall* c
 }
 
 void CallFlow::OnStray(AgentSession& link, const CallId& id, const v1::CallEvent& event) {
+  if (event.has_outcome() && bodies_.OnHeader(id, event)) return;
   Execution* record = plane_.executions.Find(id);
   const bool over = (event.has_outcome() && !event.outcome().open()) || event.has_closed();
   if (record != nullptr && event.has_outcome()) {
     if (!plane_.executions.End(*record, EndingOf(event.outcome()), Now())) {
-      receipts_.KeepLate(*record, LateOutcome(*record, event.outcome()));
+      receipts_.KeepLate(*record, LateOutcome(*record, event.outcome()), event.n());
     }
     receipts_.Add(*record, false);
     ended_hook_(id);
@@ -159,7 +161,11 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   if (!id) return;
   LiveCall* call = Find(*id);
   if (!MayTellOf(link, *id, call)) return;
+  const bool read = call != nullptr && IsRead(*call);
+  const bool coming = bodies_.coming(*id);
+  if (coming) bodies_.OnChunk(*id, chunk, /*alone=*/!read);
   if (call == nullptr) {
+    if (coming) return;
     const Execution* record = plane_.executions.Find(*id);
     if (record != nullptr && record->settled) return;
     return AckUnread(link, *id, chunk.attempt(), chunk.n() - 1,
@@ -168,6 +174,10 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   if (chunk.attempt() != call->attempt) return;
   const bool of_outcome = call->outcome_seen && chunk.n() == call->outcome_n;
   const bool of_event = call->event_body.active && chunk.n() == call->have_n + 1;
+  if (of_outcome && coming && !read) {
+    call->body.elsewhere = true;
+    return;
+  }
   uint64_t& received = of_outcome ? call->body.received : call->event_body.received;
   const uint64_t size = of_outcome ? call->body.size : call->event_body.size;
   // After a cut or a restart what is known already may come again.
@@ -179,7 +189,7 @@ void CallFlow::OnChunk(AgentSession& link, v1::Chunk& chunk) {
   received += chunk.bytes().size();
   if (of_outcome) {
     // Nobody will ever read the body of an outcome that came after the caller was told.
-    if (call->source == nullptr && call->stream == nullptr && !call->kept_outcome) {
+    if (call->source == nullptr && call->stream == nullptr) {
       call->body.consumed = received;
       return AckLater(*call);
     }

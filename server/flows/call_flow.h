@@ -20,6 +20,7 @@
 #include "server/domain/elicitation_table.h"
 #include "server/flows/agent_directory.h"
 #include "server/flows/durable_log.h"
+#include "server/flows/kept_bodies.h"
 #include "server/flows/live_call.h"
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
@@ -29,7 +30,7 @@
 
 namespace callboard::server {
 
-class KeyedSource;
+class OutcomeSource;
 
 // Loop thread, owned by ControlPlane::Impl. Bounds: open_executions_max calls, per session
 // calls_per_session_max; a call holds at most a window of its outcome's body. No consumer is called
@@ -45,8 +46,8 @@ class CallFlow final : public AgentCalls {
   using Hook = absl::AnyInvocable<void(const CallId&)>;
   // `ended_hook` runs when a call has ended, `asked_hook` when a task asks for something else than
   // before; they must not call back into the flow.
-  CallFlow(Plane& plane, DurableLog& durable, Receipts& receipts, SeatAudience& audience,
-           ToolSelections& selections, Hook ended_hook, Hook asked_hook);
+  CallFlow(Plane& plane, DurableLog& durable, KeptBodies& bodies, Receipts& receipts,
+           SeatAudience& audience, ToolSelections& selections, Hook ended_hook, Hook asked_hook);
   ~CallFlow() override;
   void SetAgents(AgentDirectory* agents) { agents_ = agents; }
 
@@ -105,6 +106,7 @@ class CallFlow final : public AgentCalls {
   Plane& plane() { return plane_; }
   DurableLog& durable() { return durable_; }
   Receipts& receipts() { return receipts_; }
+  KeptBodies& bodies() { return bodies_; }
   struct Piece {
     std::string bytes;
     bool last = false;
@@ -120,8 +122,8 @@ class CallFlow final : public AgentCalls {
   void OnSourceGone(const CallId& id, const InvokeSource* source, bool lost);
   // A call's outcome for somebody else; nullopt while it is open. `reply` runs inline or later.
   using OutcomeReply = absl::AnyInvocable<void(v1::CallOutcome)>;
-  void Follow(const CallId& id, KeyedSource* source);
-  void Unfollow(const CallId& id, KeyedSource* source);
+  void Follow(const CallId& id, OutcomeSource* source);
+  void Unfollow(const CallId& id, OutcomeSource* source);
   void OutcomeOf(const CallId& id, OutcomeReply reply);
   void OnReaderGone(Stream& stream);
   void AddReader(const std::string& session_id);
@@ -239,6 +241,11 @@ class CallFlow final : public AgentCalls {
   void Return(LiveCall& call, const v1::CallState& state);
   void ReleaseHeld(LiveCall& call);
   void OnReceipt(Execution& record);
+  // Asks the agent for what is missing of a body that is kept, if nobody else reads it.
+  void PullBody(const CallId& id);
+  void OnBodyWritten(const CallId& id, const KeptBodies::Wanted& wanted);
+  void OnBodyOver(const CallId& id, const std::string& why);
+  void SweepBodies();
   void OnReadable(Stream& stream);
 
   // call_asks.cc
@@ -275,6 +282,8 @@ class CallFlow final : public AgentCalls {
   v1::Accepted AcceptanceOf(const LiveCall& call) const;
   void Append(LiveCall& call, StreamItem item);
   void WakeReader(LiveCall& call);
+  // Somebody reads the body of its outcome, or will when the outcome is read.
+  static bool IsRead(const LiveCall& call);
   void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});
   void ShowStatus(LiveCall& call);
   // Tells a caller that wants progress where its queued call stands.
@@ -312,12 +321,13 @@ class CallFlow final : public AgentCalls {
 
   Plane& plane_;
   DurableLog& durable_;
+  KeptBodies& bodies_;
   Receipts& receipts_;
   SeatAudience& audience_;
   ToolSelections& selections_;
   RequestState request_state_;
   ElicitationTable elicitations_;
-  std::map<CallId, std::vector<KeyedSource*>> followers_;
+  std::map<CallId, std::vector<OutcomeSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.
   std::map<std::string, std::set<CallId>> orphans_;

@@ -9,7 +9,7 @@
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
-#include "server/flows/keyed_source.h"
+#include "server/flows/outcome_source.h"
 
 namespace callboard::server {
 
@@ -62,18 +62,17 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::TakeKeyed(LiveCall
   LiveCall* running = Find(known->call_id);
   const bool own =
       running != nullptr && session != nullptr && running->request.session_id() == session->id;
-  if (own && running->source == nullptr && running->stream == nullptr &&
-      (!running->ended || running->kept_outcome)) {
+  if (own && running->source == nullptr && running->stream == nullptr && !running->ended) {
     return Reattach(*running, call.request);
   }
-  return std::make_unique<KeyedSource>(*this, known->call_id, call.request.client_request_id());
+  return std::make_unique<OutcomeSource>(*this, known->call_id, call.request.client_request_id());
 }
 
 // The first caller has left: this one takes its place.
 std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
     LiveCall& call, const v1::InvokeRequest& request) {
   const std::string& session_id = call.request.session_id();
-  if (!call.ended && !session_id.empty()) {
+  if (!session_id.empty()) {
     plane_.requests.Remove(session_id, call.request.client_request_id(), call.id);
     if (!request.client_request_id().empty()) {
       plane_.requests.Add(session_id, request.client_request_id(), call.id);
@@ -84,12 +83,6 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
   call.request.set_never_open_stream(request.never_open_stream());
   auto source = std::make_unique<InvokeSource>(*this, call.id, session_id);
   call.source = source.get();
-  if (call.kept_outcome) {
-    v1::CallOutcome outcome = *std::exchange(call.kept_outcome, std::nullopt);
-    outcome.set_client_request_id(request.client_request_id());
-    call.source->SetOutcome(std::move(outcome));
-    return source;
-  }
   if (!request.never_open_stream()) {
     call.accept_at = Now() + core::FromMillis(request.open_stream_after_ms());
   }
@@ -97,13 +90,13 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
   return source;
 }
 
-void CallFlow::Follow(const CallId& id, KeyedSource* source) {
+void CallFlow::Follow(const CallId& id, OutcomeSource* source) {
   followers_[id].push_back(source);
   const Execution* record = plane_.executions.Find(id);
   if (record == nullptr || record->over()) TellFollowers(id);
 }
 
-void CallFlow::Unfollow(const CallId& id, KeyedSource* source) {
+void CallFlow::Unfollow(const CallId& id, OutcomeSource* source) {
   auto found = followers_.find(id);
   if (found == followers_.end()) return;
   std::erase(found->second, source);
@@ -115,8 +108,8 @@ void CallFlow::TellFollowers(const CallId& id) {
   plane_.loop.Post(lifetime_.Wrap([this, id] {
     auto found = followers_.find(id);
     if (found == followers_.end()) return;
-    const std::vector<KeyedSource*> sources = found->second;
-    for (KeyedSource* source : sources) source->OnEnded();
+    const std::vector<OutcomeSource*> sources = found->second;
+    for (OutcomeSource* source : sources) source->OnEnded();
   }));
 }
 

@@ -12,7 +12,7 @@
 #include "server/flows/call_flow.h"
 #include "server/flows/client_capabilities.h"
 #include "server/flows/invoke_source.h"
-#include "server/flows/keyed_source.h"
+#include "server/flows/outcome_source.h"
 
 namespace callboard::server {
 namespace {
@@ -160,7 +160,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
   LiveCall* call = Find(parked->call);
   if (call == nullptr || call->ended) {
     if (plane_.executions.Find(parked->call) != nullptr) {
-      return std::make_unique<KeyedSource>(*this, parked->call, request.client_request_id());
+      return std::make_unique<OutcomeSource>(*this, parked->call, request.client_request_id());
     }
     return fail(core::kInvalidParams,
                 "requestState belongs to a call that was interrupted while its client was asked: "

@@ -103,6 +103,11 @@ void CallFlow::WakeReader(LiveCall& call) {
   }
 }
 
+bool CallFlow::IsRead(const LiveCall& call) {
+  if (call.body.size == 0) return false;
+  return call.stream != nullptr ? call.stream->reader != nullptr : call.source != nullptr;
+}
+
 void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message) {
   Execution* record = plane_.executions.Find(call.id);
   if (call.ended || record == nullptr) return;
@@ -189,10 +194,11 @@ CallFlow::BodyState CallFlow::StateOfBody(const CallId& id) const {
 CallFlow::BodyState CallFlow::PrepareBody(const CallId& id) {
   LiveCall* call = Find(id);
   const BodyState state = StateOfBody(id);
-  if (state != BodyState::kReady || call->body.taken == 0) return state;
-  // A part has gone to a reader that is no more: from the start, then.
+  if (state != BodyState::kReady || (call->body.taken == 0 && !call->body.elsewhere)) return state;
+  // A part has gone to a reader that is no more, or was kept: from the start, then.
   call->body.pieces.clear();
   call->body.received = call->body.taken = call->body.consumed = 0;
+  call->body.elsewhere = false;
   call->body.restarting = true;
   call->acked_offset = 0;
   if (AgentSession* link = agents_->LinkOf(call->agent_id)) {

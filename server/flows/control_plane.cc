@@ -19,7 +19,9 @@
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
 #include "server/flows/instance_watch.h"
+#include "server/flows/kept_bodies.h"
 #include "server/flows/notice_intake.h"
+#include "server/flows/outcome_source.h"
 #include "server/flows/plane.h"
 #include "server/flows/plane_metrics.h"
 #include "server/flows/receipts.h"
@@ -56,10 +58,11 @@ struct ControlPlane::Impl final : SeatObserver {
   };
 
   Impl(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
-       ControlPlaneConfig config)
+       BodyStore& body_store, ControlPlaneConfig config)
       : plane(loop, random, offload, store, std::move(config)),
         durable(plane),
-        receipts(plane, durable),
+        bodies(plane, body_store),
+        receipts(plane, durable, bodies),
         watchers(plane),
         audience(plane, durable,
                  [this](const std::string& seat_id, v1::Interest interest) {
@@ -72,13 +75,13 @@ struct ControlPlane::Impl final : SeatObserver {
                   agents.AckNotices(seat_id, boot_id, n);
                 }),
         flow(
-            plane, durable, receipts, audience, selections,
+            plane, durable, bodies, receipts, audience, selections,
             [this](const CallId& id) { OnEnded(id); }, [this](const CallId& id) { OnAsked(id); }),
         agents(plane, seats, flow, *this),
         skills(plane, flow) {
     flow.SetAgents(&agents);
-    const absl::Status status =
-        RestoreTables({plane, durable, receipts, audience, selections, seats, notices, flow});
+    const absl::Status status = RestoreTables(
+        {plane, durable, bodies, receipts, audience, selections, seats, notices, flow});
     if (!status.ok()) {
       core::LogError("store_not_loaded", {{"reason", core::Message(status)}});
     }
@@ -303,6 +306,7 @@ struct ControlPlane::Impl final : SeatObserver {
 
   Plane plane;
   DurableLog durable;
+  KeptBodies bodies;
   Receipts receipts;
   std::map<uint64_t, Wait> waits;
   uint64_t next_wait = 1;
@@ -322,8 +326,8 @@ struct ControlPlane::Impl final : SeatObserver {
 };
 
 ControlPlane::ControlPlane(core::EventLoop& loop, core::Random& random, core::Offload& offload,
-                           Store& store, ControlPlaneConfig config)
-    : impl_(std::make_unique<Impl>(loop, random, offload, store, std::move(config))) {}
+                           Store& store, BodyStore& bodies, ControlPlaneConfig config)
+    : impl_(std::make_unique<Impl>(loop, random, offload, store, bodies, std::move(config))) {}
 
 ControlPlane::~ControlPlane() = default;
 
@@ -487,6 +491,12 @@ void ControlPlane::CancelCall(v1::CallRef ref, Reply<v1::Call> reply) {
                             reply = std::move(reply)](const absl::Status&) mutable {
     impl.ReplyWith(id, with_outcome, std::move(reply));
   });
+}
+
+std::unique_ptr<core::EventSource<v1::InvokeEvent>> ControlPlane::FetchOutcome(v1::CallRef ref) {
+  auto found = impl_->FindCall(ref);
+  if (!found.ok()) return std::make_unique<EndedSource<v1::InvokeEvent>>(found.status());
+  return std::make_unique<OutcomeSource>(impl_->flow, (*found)->call_id, std::nullopt);
 }
 
 v1::ListCallsResponse ControlPlane::ListCalls(const v1::ListCallsRequest& request) {
@@ -658,6 +668,7 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.pending_settles = impl_->agents.pending_settles();
   gauges.ignored_items = impl_->agents.ignored_items();
   gauges.open_asks = impl_->flow.open_asks();
+  gauges.bodies_coming = impl_->bodies.coming();
   gauges.sessions_opened = impl_->sessions_opened;
   impl_->agents.AddTo(gauges);
   return gauges;
@@ -665,6 +676,7 @@ ControlPlaneGauges ControlPlane::gauges() const {
 
 void ControlPlane::WriteMetrics(core::MetricsText& text) const {
   server::WriteMetrics(impl_->plane, gauges(), text);
+  impl_->bodies.WriteMetrics(text);
 }
 
 }  // namespace callboard::server

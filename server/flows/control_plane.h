@@ -21,6 +21,7 @@
 #include "core/runtime/random.h"
 #include "core/telemetry/metrics_text.h"
 #include "server/domain/limits.h"
+#include "server/flows/body_store.h"
 #include "server/flows/store.h"
 
 namespace callboard::server {
@@ -69,6 +70,7 @@ struct ControlPlaneGauges {
   size_t pending_settles = 0;
   uint64_t ignored_items = 0;  // of agents: of a newer protocol, or about the calls of others
   size_t open_asks = 0;
+  size_t bodies_coming = 0;  // results on their way into the store of bodies
   uint64_t sessions_opened = 0;
   uint64_t links_first = 0;  // accepted of agents that had none yet
   uint64_t links_again = 0;
@@ -84,7 +86,7 @@ using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
 class ControlPlane {
  public:
   ControlPlane(core::EventLoop& loop, core::Random& random, core::Offload& offload, Store& store,
-               ControlPlaneConfig config);
+               BodyStore& bodies, ControlPlaneConfig config);
   ~ControlPlane();
 
   // An agent has opened an Attach.
@@ -105,6 +107,8 @@ class ControlPlane {
   void GetCall(v1::CallRef ref, Reply<v1::Call> reply);
   void WaitCall(v1::CallRef ref, Reply<v1::Call> reply);
   void CancelCall(v1::CallRef ref, Reply<v1::Call> reply);
+  // The outcome that is kept with the receipt, with its body; waits for the end of the call.
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef ref);
   v1::ListCallsResponse ListCalls(const v1::ListCallsRequest& request);
 
   v1::SearchToolsResponse SearchTools(const v1::SearchToolsRequest& request);

@@ -31,6 +31,7 @@ struct OutcomeBody {
   std::deque<std::string> pieces;
   bool restarting = false;  // asked of the agent anew; its outcome's header is to come first
   bool lost = false;
+  bool elsewhere = false;  // what came last was taken for whoever asks later
 
   bool complete() const { return received == size; }
 };
@@ -140,8 +141,6 @@ struct LiveCall {
   bool counted = false;          // among its session's started calls
   bool job = false;              // somebody relies on finding it: it outlives its session's grace
   bool job_stored = false;       // and the store knows
-  absl::Time kept_until = absl::InfinitePast();  // its body, after the end, for nobody yet
-  std::optional<v1::CallOutcome> kept_outcome;   // the header of that body
 
   // ---- of a call that a former control plane began ----
   bool former = false;       // its agent has not said yet what it holds of it

@@ -54,7 +54,8 @@ v1::Receipt ToReceipt(const Execution& execution, const Plane& plane) {
   return receipt;
 }
 
-Receipts::Receipts(Plane& plane, DurableLog& durable) : plane_(plane), durable_(durable) {
+Receipts::Receipts(Plane& plane, DurableLog& durable, KeptBodies& bodies)
+    : plane_(plane), durable_(durable), bodies_(bodies) {
   plane_.executions.OnDropped([this](const Execution& execution) { Forget(execution); });
 }
 
@@ -123,6 +124,7 @@ void Receipts::Forget(const Execution& execution) {
 void Receipts::EraseOutcome(const Execution& execution) {
   if (!execution.outcome_in_record) {
     durable_.Put(StoreKey::OfOutcome(execution.call_id), "");
+    bodies_.Forget(execution.call_id);
   } else if (!execution.record_in_stream) {
     durable_.Put(StoreKey::OfCall(execution.call_id), "");
   }
@@ -170,18 +172,38 @@ void Receipts::KeepOutcome(Execution& execution, const v1::CallOutcome& outcome,
   KeepBound();
 }
 
-void Receipts::KeepLate(Execution& execution, v1::CallOutcome outcome) {
-  const bool wanted = execution.outcome == v1::EXPIRED || execution.outcome == v1::LOST;
-  const bool answers = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
-  if (!wanted || !answers) return;
-  if (outcome.body().has_size()) return;
-  outcome.set_late(true);
+void Receipts::KeepBeside(Execution& execution, v1::CallOutcome outcome, uint64_t n) {
   outcome.clear_id();
   DropOutcome(execution);
+  const uint64_t body_bytes = outcome.body().size();
   std::string value = outcome.SerializeAsString();
   CountOutcome(execution, value.size(), /*in_record=*/false);
   durable_.Put(StoreKey::OfOutcome(execution.call_id), std::move(value));
   KeepBound();
+  if (body_bytes > 0 && execution.outcome_bytes > 0) {
+    bodies_.Begin(execution.call_id, {execution.agent_id, execution.attempt, n}, body_bytes);
+  }
+}
+
+void Receipts::LoseBody(Execution& execution, const std::string& why) {
+  v1::CallOutcome outcome;
+  outcome.set_call_id(execution.call_id.str());
+  outcome.set_client_request_id(execution.client_request_id);
+  outcome.set_class_(v1::LOST);
+  outcome.set_reason(v1::BODY_LOST);
+  outcome.set_certainty(execution.certainty);
+  outcome.set_queue_ms(execution.queue_ms);
+  outcome.set_run_ms(execution.run_ms);
+  outcome.set_message("the call has ended, but its result is not kept: " + why);
+  KeepBeside(execution, std::move(outcome), 0);
+}
+
+void Receipts::KeepLate(Execution& execution, v1::CallOutcome outcome, uint64_t n) {
+  const bool wanted = execution.outcome == v1::EXPIRED || execution.outcome == v1::LOST;
+  const bool answers = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
+  if (!wanted || !answers) return;
+  outcome.set_late(true);
+  KeepBeside(execution, std::move(outcome), n);
 }
 
 void Receipts::ReadOutcome(const CallId& id,
@@ -276,11 +298,12 @@ void Receipts::RestoreEnded(const CallId& id, const v1::Receipt& receipt, size_t
   CountOutcome(*record, bytes, /*in_record=*/true);
 }
 
-void Receipts::RestoreOutcome(const CallId& id, size_t bytes) {
+void Receipts::RestoreOutcome(const CallId& id, size_t bytes, uint64_t body_bytes) {
   Execution* record = plane_.executions.Find(id);
   if (record == nullptr || !record->over()) return durable_.Put(StoreKey::OfOutcome(id), "");
   DropOutcome(*record);  // a late one is kept in place of what its caller was told
   CountOutcome(*record, bytes, /*in_record=*/false);
+  if (body_bytes > 0) bodies_.Restore(id, {record->agent_id, record->attempt, 0}, body_bytes);
 }
 
 }  // namespace callboard::server

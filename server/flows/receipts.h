@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -13,6 +14,7 @@
 #include "core/runtime/event_loop.h"
 #include "core/runtime/lifetime.h"
 #include "server/flows/durable_log.h"
+#include "server/flows/kept_bodies.h"
 #include "server/flows/plane.h"
 
 namespace callboard::server {
@@ -29,7 +31,7 @@ v1::Receipt ToReceipt(const Execution& execution, const Plane& plane);
 // oldest go first.
 class Receipts {
  public:
-  Receipts(Plane& plane, DurableLog& durable);
+  Receipts(Plane& plane, DurableLog& durable, KeptBodies& bodies);
   // Runs when the store has the receipt of a record as the record is now.
   void OnDurable(absl::AnyInvocable<void(Execution&)> observer) { observer_ = std::move(observer); }
 
@@ -41,9 +43,14 @@ class Receipts {
 
   // In the call's record. Without a body by reference. `in_stream`: a stream puts it there.
   void KeepOutcome(Execution& execution, const v1::CallOutcome& outcome, bool in_stream);
+  // In a record of its own. A body by reference is kept beside it, of which the outcome is event
+  // `n` at its agent.
+  void KeepBeside(Execution& execution, v1::CallOutcome outcome, uint64_t n);
   // Of a call whose caller has been told something else: kept in place of that if it answers what
   // the caller has been left without.
-  void KeepLate(Execution& execution, v1::CallOutcome outcome);
+  void KeepLate(Execution& execution, v1::CallOutcome outcome, uint64_t n);
+  // The body that was kept beside it is gone: that, and why, is what stays.
+  void LoseBody(Execution& execution, const std::string& why);
   // nullopt: it is not kept. `reply` runs inline or later.
   void ReadOutcome(const CallId& id,
                    absl::AnyInvocable<void(std::optional<v1::CallOutcome>)> reply);
@@ -52,8 +59,8 @@ class Receipts {
   void Restore(uint64_t block, const v1::ReceiptBlock& receipts);
   // After the blocks. Of a record of so many bytes.
   void RestoreEnded(const CallId& id, const v1::Receipt& receipt, size_t bytes);
-  // After the calls.
-  void RestoreOutcome(const CallId& id, size_t bytes);
+  // After the calls. `body_bytes`: of a body beside it, or 0.
+  void RestoreOutcome(const CallId& id, size_t bytes, uint64_t body_bytes);
 
  private:
   void Forget(const Execution& execution);
@@ -69,6 +76,7 @@ class Receipts {
 
   Plane& plane_;
   DurableLog& durable_;
+  KeptBodies& bodies_;
   absl::AnyInvocable<void(Execution&)> observer_;
   std::map<CallId, bool> added_;       // to be written: whether its CallRecord goes
   std::map<uint64_t, size_t> blocks_;  // how many receipts of each are the newest of their call

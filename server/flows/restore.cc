@@ -193,7 +193,7 @@ class Loaded {
     auto& [size, stored] = outcomes[id];
     size = record.value.size();
     if (!stored.outcome.ParseFromString(record.value)) size = 0;
-    stored.outcome.clear_body();
+    if (stored.outcome.body().has_inline_()) stored.outcome.clear_body();
   }
 
   DurableLog& durable_;
@@ -287,7 +287,7 @@ void RestoreCalls(const Loaded& loaded, CallFlow& flow) {
 }  // namespace
 
 absl::Status RestoreTables(const RestoredTables& tables) {
-  auto& [plane, durable, receipts, audience, selections, seats, notices, flow] = tables;
+  auto& [plane, durable, bodies, receipts, audience, selections, seats, notices, flow] = tables;
   Loaded loaded(durable);
   const absl::Status status =
       plane.store.Load([&loaded](const StoreRecord& record) { loaded.Take(record); });
@@ -305,7 +305,11 @@ absl::Status RestoreTables(const RestoredTables& tables) {
     if (!loaded.call_streams.contains(id)) durable.ReleaseRecord(id);
   }
   RestoreCalls(loaded, flow);
-  for (const auto& [id, stored] : loaded.outcomes) receipts.RestoreOutcome(id, stored.first);
+  bodies.Load();
+  for (const auto& [id, stored] : loaded.outcomes) {
+    receipts.RestoreOutcome(id, stored.first, stored.second.outcome.body().size());
+  }
+  bodies.EndRestore();
   plane.executions.metrics().BeginAnew();
   if (!loaded.sessions.empty() || !loaded.seats.empty()) {
     core::LogInfo("restored", {{"seats", plane.seats.size()},

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/durable_log.h"
+#include "server/flows/kept_bodies.h"
 #include "server/flows/notice_intake.h"
 #include "server/flows/plane.h"
 #include "server/flows/receipts.h"
@@ -17,6 +18,7 @@ namespace callboard::server {
 struct RestoredTables {
   Plane& plane;
   DurableLog& durable;
+  KeptBodies& bodies;
   Receipts& receipts;
   SeatAudience& audience;
   ToolSelections& selections;

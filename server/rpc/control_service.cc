@@ -271,6 +271,10 @@ struct ControlService::Impl final : v1::ControlPlane::CallbackService {
                                        const v1::CallRef* request, v1::Call* response) override {
     return UnaryLater(context, request, response, &ControlPlane::CancelCall);
   }
+  grpc::ServerWriteReactor<v1::InvokeEvent>* FetchOutcome(grpc::CallbackServerContext* context,
+                                                          const v1::CallRef* request) override {
+    return Stream(context, request, &ControlPlane::FetchOutcome);
+  }
   grpc::ServerUnaryReactor* ListCalls(grpc::CallbackServerContext* context,
                                       const v1::ListCallsRequest* request,
                                       v1::ListCallsResponse* response) override {

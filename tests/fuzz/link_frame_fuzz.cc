@@ -10,6 +10,7 @@
 #include "core/runtime/offload.h"
 #include "core/runtime/random.h"
 #include "server/flows/control_plane.h"
+#include "server/store/memory_bodies.h"
 #include "server/store/memory_store.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/virtual_loop.h"
@@ -90,7 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   core::SeededRandom random(7);
   core::InlineOffload offload(loop);
   server::MemoryStore store(loop, "c1a57e7");
-  server::ControlPlane plane(loop, random, offload, store, {});
+  server::MemoryBodies bodies;
+  server::ControlPlane plane(loop, random, offload, store, bodies, {});
   Wire* good = nullptr;
   Wire* bad = nullptr;
   const auto attach = [&](Wire** wire) {

@@ -19,6 +19,7 @@
 #include "core/runtime/random.h"
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
+#include "server/store/memory_bodies.h"
 #include "server/store/memory_store.h"
 #include "tests/integration/loop_thread.h"
 
@@ -86,7 +87,7 @@ class Plane {
       auto& loop = thread_.loop();
       offload_ = core::MakeThreadOffload(loop);
       store_ = std::make_unique<server::MemoryStore>(loop, "cluster");
-      plane_ = std::make_unique<server::ControlPlane>(loop, random_, *offload_, *store_,
+      plane_ = std::make_unique<server::ControlPlane>(loop, random_, *offload_, *store_, bodies_,
                                                       server::ControlPlaneConfig{"plane", {}, {}});
       auto link = std::make_unique<PlayedAgent>();
       agent_ = link.get();
@@ -113,6 +114,7 @@ class Plane {
   core::SecureRandom random_;
   std::unique_ptr<core::Offload> offload_;
   std::unique_ptr<server::MemoryStore> store_;
+  server::MemoryBodies bodies_;
   std::unique_ptr<server::ControlPlane> plane_;
   PlayedAgent* agent_ = nullptr;
   std::unique_ptr<server::GrpcServer> grpc_;

@@ -28,6 +28,7 @@
 #include "net/tcp.h"
 #include "server/flows/control_plane.h"
 #include "server/rpc/grpc_server.h"
+#include "server/store/memory_bodies.h"
 #include "server/store/memory_store.h"
 #include "tests/integration/loop_thread.h"
 #include "tests/integration/mcp_backend.h"
@@ -51,7 +52,7 @@ class Daemon {
       auto& loop = thread_.loop();
       offload_ = core::MakeThreadOffload(loop);
       store_ = std::make_unique<server::MemoryStore>(loop, "cluster");
-      plane_ = std::make_unique<server::ControlPlane>(loop, random_, *offload_, *store_,
+      plane_ = std::make_unique<server::ControlPlane>(loop, random_, *offload_, *store_, bodies_,
                                                       server::ControlPlaneConfig{"plane", {}, {}});
       client_ = apps::MakeLocalControlPlaneClient(*plane_);
       // Answers are plain on a slow machine too.
@@ -109,6 +110,7 @@ class Daemon {
   core::SecureRandom random_;
   std::unique_ptr<core::Offload> offload_;
   std::unique_ptr<server::MemoryStore> store_;
+  server::MemoryBodies bodies_;
   std::unique_ptr<server::ControlPlane> plane_;
   std::unique_ptr<bridge::ControlPlaneClient> client_;
   std::unique_ptr<bridge::Bridge> bridge_;

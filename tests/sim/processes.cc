@@ -31,7 +31,8 @@ PlaneProcess::PlaneProcess(core::EventLoop& loop, core::Random& random, Trace& t
       bridges_(bridges),
       offload_(loop),
       store_(loop, disk, "sim-cluster"),
-      plane_(loop, random, offload_, store_,
+      bodies_(loop, disk),
+      plane_(loop, random, offload_, store_, bodies_,
              {.control_plane_id = "sim-plane",
               .budgets = settings.budgets,
               .limits = settings.limits}) {

@@ -20,6 +20,7 @@
 #include "tests/sim/agent_network.h"
 #include "tests/sim/bridge_network.h"
 #include "tests/sim/client_surroundings.h"
+#include "tests/sim/sim_bodies.h"
 #include "tests/sim/sim_dcc.h"
 #include "tests/sim/sim_settings.h"
 #include "tests/sim/sim_store.h"
@@ -68,6 +69,7 @@ class PlaneProcess {
   BridgeNetwork& bridges_;
   core::InlineOffload offload_;
   SimStore store_;
+  SimBodies bodies_;
   server::ControlPlane plane_;
   std::unique_ptr<BridgeProcess> bridge_;
   bool draining_ = false;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/runtime/event_loop.h"
+#include "server/domain/ids.h"
 #include "server/flows/store.h"
 
 namespace callboard::sim {
@@ -21,6 +23,9 @@ struct SimDisk {
   absl::Duration delay;                           // from an append to its durability
   bool failing = false;                           // nothing becomes durable
   absl::Time sound_since = absl::InfinitePast();  // when it last ceased to fail
+  std::map<server::CallId, std::string> bodies;   // of the store of bodies, whole
+  // Of these the store of bodies has had all, or was told that they are not wanted.
+  std::set<server::CallId> bodies_done;
   size_t torn_after = 0;  // so many appends that were not durable reach the disk at a kill
   // Runs for each record that becomes durable.
   absl::AnyInvocable<void(const server::StoreRecord&)> on_durable;

@@ -233,11 +233,12 @@ std::string SimWorld::Unsettled() {
   const server::ControlPlaneGauges gauges = plane_->plane().gauges();
   const size_t agents = machines_.size() + (jobs_ != nullptr ? 1 : 0);
   if (gauges.agents != agents || gauges.open_executions != 0 || gauges.requests != 0 ||
-      gauges.pending_settles != 0) {
+      gauges.pending_settles != 0 || gauges.bodies_coming != 0) {
     return fmt::format(
         "the control plane has {} agents, {} open executions, {} requests, {} "
-        "settles to send",
-        gauges.agents, gauges.open_executions, gauges.requests, gauges.pending_settles);
+        "settles to send, {} results on their way",
+        gauges.agents, gauges.open_executions, gauges.requests, gauges.pending_settles,
+        gauges.bodies_coming);
   }
   if (gauges.seats != surroundings_->seats.size()) {
     return fmt::format("the control plane knows {} of {} seats", gauges.seats,

@@ -11,6 +11,7 @@
 #include "core/runtime/random.h"
 #include "gtest/gtest.h"
 #include "server/flows/control_plane.h"
+#include "tests/sim/sim_bodies.h"
 #include "tests/sim/sim_store.h"
 #include "tests/support/virtual_loop.h"
 
@@ -161,7 +162,8 @@ class FlowsTest : public testing::Test {
     plane.reset();
     store = std::make_unique<sim::SimStore>(loop, disk, "c1a57e7");
     config.control_plane_id = "plane-1";
-    plane = std::make_unique<ControlPlane>(loop, random, offload, *store, config);
+    bodies = std::make_unique<sim::SimBodies>(loop, disk);
+    plane = std::make_unique<ControlPlane>(loop, random, offload, *store, *bodies, config);
   }
   // Ends it in order, then as above.
   void RestartInOrder();
@@ -196,6 +198,7 @@ class FlowsTest : public testing::Test {
   core::InlineOffload offload;
   sim::SimDisk disk;
   std::unique_ptr<sim::SimStore> store;
+  std::unique_ptr<sim::SimBodies> bodies;
   ControlPlaneConfig config;
   std::unique_ptr<ControlPlane> plane;
 };
