@@ -41,6 +41,9 @@ class LocalControlPlaneClient final : public bridge::ControlPlaneClient {
   void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     control_plane_.CancelCall(std::move(request), std::move(reply));
   }
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) override {
+    return control_plane_.FetchOutcome(std::move(request));
+  }
 
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {

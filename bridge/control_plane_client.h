@@ -32,6 +32,7 @@ class ControlPlaneClient {
   virtual void GetCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
   virtual void WaitCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
   virtual void CancelCall(v1::CallRef request, Reply<v1::Call> reply) = 0;
+  virtual std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) = 0;
 
   virtual void SearchTools(v1::SearchToolsRequest request,
                            Reply<v1::SearchToolsResponse> reply) = 0;

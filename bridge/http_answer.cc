@@ -65,7 +65,7 @@ void HttpAnswer::Failure(std::string_view raw_id, const absl::Status& status) co
            StatusData(status, /*started=*/false), code == 503 ? RetryAfter() : net::HeaderList());
 }
 
-void HttpAnswer::StartJson(uint64_t size, net::HeaderList extra) const {
+void HttpAnswer::StartJson(std::optional<uint64_t> size, net::HeaderList extra) const {
   responder_->StartStream(200, Headers({kJsonType}, std::move(extra)), size);
 }
 

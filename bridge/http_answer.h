@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,8 +51,9 @@ class HttpAnswer {
   // where that may help.
   void Failure(std::string_view raw_id, const absl::Status& status) const;
 
-  // JSON of known size that follows in pieces through responder(), whatever the client accepts.
-  void StartJson(uint64_t size, net::HeaderList extra = {}) const;
+  // JSON that follows in pieces through responder(), whatever the client accepts. nullopt: its size
+  // is not known.
+  void StartJson(std::optional<uint64_t> size, net::HeaderList extra = {}) const;
   // An event stream; for SseWriter.
   void StartEvents(net::HeaderList extra) const;
 

@@ -10,6 +10,7 @@
 #include "bridge/facade/rendering.h"
 #include "bridge/initialize_result.h"
 #include "bridge/modern_result.h"
+#include "bridge/spliced_text.h"
 #include "bridge/translator.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
@@ -47,11 +48,10 @@ absl::Duration LifeOf(const v1::Call& call) {
 }
 
 // The outcome that is told; of one that is not kept what its record says.
-v1::CallOutcome OutcomeOf(const v1::Call& call) {
+v1::CallOutcome OutcomeOf(const v1::Call& call, bool large) {
   const v1::CallOutcome& kept = call.outcome();
-  if (kept.class_() != v1::OUTCOME_CLASS_UNSPECIFIED && !kept.late() && !kept.body().has_size()) {
-    return kept;
-  }
+  const bool whole = large || !kept.body().has_size();
+  if (kept.class_() != v1::OUTCOME_CLASS_UNSPECIFIED && !kept.late() && whole) return kept;
   v1::CallOutcome outcome;
   outcome.set_call_id(call.call_id());
   outcome.set_certainty(call.certainty());
@@ -70,8 +70,8 @@ v1::CallOutcome OutcomeOf(const v1::Call& call) {
   if (call.reason() == v1::REASON_UNSPECIFIED) {
     outcome.set_reason(v1::BODY_LOST);
     outcome.set_message(
-        "the call has ended, but its result is not kept: results over 64 KiB are not, and old ones "
-        "go; call the tool with a progressToken to get a large one directly");
+        "the call has ended, but its result is not kept: old ones go, and those over 64 KiB are "
+        "only had of a control plane that keeps them");
   }
   return outcome;
 }
@@ -147,7 +147,12 @@ std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config) {
   return Begin("task", call, "working", config).Take();
 }
 
-std::string TaskResult(const v1::Call& call, const BridgeConfig& config) {
+bool HasLargeTaskResult(const v1::Call& call) {
+  return HasLargeResult(call) && !call.outcome().late();
+}
+
+std::string TaskResult(const v1::Call& call, const BridgeConfig& config,
+                       std::string_view body_token) {
   if (!IsOver(call)) {
     const std::map<std::string, std::string> asked(call.input_requests().begin(),
                                                    call.input_requests().end());
@@ -158,9 +163,15 @@ std::string TaskResult(const v1::Call& call, const BridgeConfig& config) {
         .Raw("inputRequests", requests.Take())
         .Take();
   }
-  const v1::CallOutcome outcome = OutcomeOf(call);
+  const bool large = !body_token.empty() && HasLargeTaskResult(call);
+  const v1::CallOutcome outcome = OutcomeOf(call, large);
   JsonObject task = Begin("complete", call, StatusOf(outcome), config);
   if (outcome.class_() == v1::CANCELLED) return task.Take();
+  if (large && outcome.class_() == v1::RPC_ERROR) return task.Raw("error", body_token).Take();
+  if (large) {
+    const std::string members = ModernMembers("tools/call", outcome.facts());
+    return task.Raw("result", SplicedText::ObjectWith(members, body_token)).Take();
+  }
   const std::string response = RenderOutcome({"0", core::McpRevision::k2026_07_28,
                                               /*is_tool_call=*/true, call.seat_id()},
                                              outcome)

@@ -33,8 +33,12 @@ bool IsTask(const v1::Call& call);
 // A call that goes on, as the result of the request that made it.
 std::string NewTaskResult(const v1::Call& call, const BridgeConfig& config);
 // What it is now, for tasks/get; `call` comes with its outcome, if that is kept. Once it is told to
-// be over it stays what it is: a result that comes late is not told.
-std::string TaskResult(const v1::Call& call, const BridgeConfig& config);
+// be over it stays what it is: a result that comes late is not told. `body_token` stands for a
+// large result (SplicedText); without one such a result is told as one that is not kept.
+std::string TaskResult(const v1::Call& call, const BridgeConfig& config,
+                       std::string_view body_token = {});
+// Whether its result is to be fetched.
+bool HasLargeTaskResult(const v1::Call& call);
 // The same as params of notifications/tasks.
 std::string TaskNotice(const v1::Call& call, const BridgeConfig& config);
 

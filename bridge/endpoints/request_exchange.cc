@@ -521,7 +521,7 @@ void RequestExchange::Break() {
 }
 
 void RequestExchange::OnHardTimer() {
-  if (body_.running()) return Break();
+  if (half_told()) return Break();
   const bool started = events_.has_value();
   const std::string diagnostics = Diagnostics();
   core::LogWarn("hard_timer", {{"session", spec_.session_id}, {"diagnostics", diagnostics}});
@@ -544,10 +544,10 @@ void RequestExchange::OnTick() {
 
 void RequestExchange::Drain(bool last) {
   if (!last) {
-    if (sse_.open() && !body_.running()) sse_.Comment("draining");
+    if (sse_.open() && !half_told()) sse_.Comment("draining");
     return;
   }
-  if (body_.running()) return Break();
+  if (half_told()) return Break();
   if (sse_.open() && sse_.resumable()) {
     sse_.Close(StreamEnd::kDrain, /*tell=*/true);
     return Finish();

@@ -17,6 +17,7 @@
 #include "bridge/event_pump.h"
 #include "bridge/exchange.h"
 #include "bridge/message_stream.h"
+#include "bridge/spliced_text.h"
 #include "bridge/sse_writer.h"
 #include "bridge/translator.h"
 #include "core/telemetry/trace_context.h"
@@ -59,6 +60,15 @@ struct RequestSpec {
   absl::AnyInvocable<void(std::string)> collect;
 };
 
+// A response whose result the control plane keeps, because it is large.
+struct LargeAnswer {
+  std::string text;   // a whole JSON-RPC response
+  std::string token;  // that stands for the result in it (SplicedText)
+  v1::CallRef call;   // whose it is
+  // Answers in its place: there is an outcome without a body, or it cannot be had.
+  absl::AnyInvocable<void(absl::StatusOr<v1::CallOutcome>)> otherwise;
+};
+
 // Answers as plain JSON unless the control plane opens a stream first; bodies of size are written
 // piece by piece, the next asked for when the former was taken. When the client hangs up the call
 // goes on (KEEP) and its stream can be resumed by GET; so does a call that is answered with a job.
@@ -81,6 +91,8 @@ class RequestExchange final : public Exchange {
   void Invoke(v1::InvokeRequest request, std::string instance, std::string slug);
   // Answers without a call, or instead of it. `text` is a whole JSON-RPC response.
   void Answer(std::string text);
+  // The same for a large result; the body is fetched and told piece by piece.
+  void AnswerLarge(LargeAnswer answer);
   // Answers that the control plane could not be asked or failed: 503 if nothing was started and
   // trying again may help.
   void AnswerFailure(const absl::Status& status, bool started);
@@ -132,6 +144,13 @@ class RequestExchange final : public Exchange {
   void StartBody(ResponseText response, const v1::OutcomeFacts& facts);
   void OnChunk(v1::BodyChunk chunk);
   void FinishBody();
+  void FetchLarge();
+  void OnLarge(absl::StatusOr<v1::InvokeEvent> event);
+  void BeginLarge(uint64_t size);
+  void OnLargeChunk(const v1::BodyChunk& chunk);
+  void TellPiece(std::string text, absl::AnyInvocable<void()> next);
+  // A part of the answer has gone out already.
+  bool half_told() const { return body_.running() || (large_ && large_->begun); }
   void OnBroken(const absl::Status& status);
   // After a reattachment the call is unknown.
   void AnswerCallGone();
@@ -171,6 +190,13 @@ class RequestExchange final : public Exchange {
   std::string tail_;
   std::string collected_;
   BodyCountdown body_;
+  struct Large {
+    SplicedText text;
+    v1::CallRef call;
+    absl::AnyInvocable<void(absl::StatusOr<v1::CallOutcome>)> otherwise;
+    bool begun = false;  // a part has gone out
+  };
+  std::optional<Large> large_;
   SseWriter sse_;       // its own stream
   MessageStream& out_;  // that, or the one it shares
   StreamSlot slot_;

@@ -56,6 +56,8 @@ void TaskWatch::OnCall(const std::string& call_id, const absl::StatusOr<v1::Call
     return;
   }
   open_.erase(call_id);
+  // Whoever polls gets it in pieces; a notice of that size would be in the way of all others.
+  if (HasLargeTaskResult(*call)) return;
   tell_(TaskNotice(*call, core_.config));
 }
 

@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "bridge/endpoints/request_exchange.h"
 #include "bridge/errors.h"
 #include "bridge/initialize_result.h"
 #include "bridge/modern_result.h"
+#include "bridge/spliced_text.h"
 #include "bridge/task_view.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/json.h"
@@ -101,6 +104,7 @@ void TasksEndpoint::Get(const VisitPtr& visit, const v1::CallRef& call, Stranger
                                return visit->answer.Failure(visit->raw_id(), found.status());
                              }
                              if (!found.ok() || !IsTask(*found)) return stranger();
+                             if (HasLargeTaskResult(*found)) return AnswerLarge(visit, *found);
                              Answer(visit, TaskResult(*found, core_.config));
                            }));
 }
@@ -155,6 +159,33 @@ void TasksEndpoint::Update(const VisitPtr& visit, const v1::CallRef& call, Stran
                                                    core::Message(sent.status()));
                           }));
   });
+}
+
+void TasksEndpoint::AnswerLarge(const VisitPtr& visit, const v1::Call& call) {
+  RequestSpec spec{.answer = visit->answer,
+                   .session_id = {},
+                   .revision = core::McpRevision::k2026_07_28,
+                   .raw_id = visit->raw_id(),
+                   .accepts_events = visit->accepts_events};
+  ModernSpec& modern = spec.modern.emplace();
+  modern.method = visit->message.method;
+  modern.server_info = FacadeServerInfo(core_.config);
+  RequestExchange& exchange =
+      core_.exchanges.Add(std::make_unique<RequestExchange>(core_, std::move(spec)));
+  LargeAnswer answer;
+  answer.token = SplicedText::Token(core_.random.Hex(16));
+  answer.text = core::MakeResult(visit->message.id, TaskResult(call, core_.config, answer.token));
+  answer.call.set_call_id(call.call_id());
+  answer.otherwise = [this, visit, told = call,
+                      &exchange](absl::StatusOr<v1::CallOutcome> outcome) mutable {
+    if (outcome.ok()) {
+      *told.mutable_outcome() = *std::move(outcome);
+    } else if (outcome.status().code() != absl::StatusCode::kUnimplemented) {
+      return exchange.AnswerFailure(outcome.status(), /*started=*/false);
+    }
+    exchange.Answer(core::MakeResult(visit->message.id, TaskResult(told, core_.config)));
+  };
+  exchange.AnswerLarge(std::move(answer));
 }
 
 void TasksEndpoint::Answer(const VisitPtr& visit, const std::string& result) {

@@ -42,6 +42,7 @@ class TasksEndpoint {
                 absl::AnyInvocable<void()> then);
   void AnswerStranger(const VisitPtr& visit, ModernRequest request, PassOn pass_on);
   void Answer(const VisitPtr& visit, const std::string& result);
+  void AnswerLarge(const VisitPtr& visit, const v1::Call& call);
   // Of a call that is none, or no task of this client.
   void AnswerUnknown(const VisitPtr& visit);
 

@@ -42,6 +42,7 @@ class Facade {
   void CallTool(RequestExchange& exchange, Wanted wanted);
   // jobs_get_status, jobs_wait, jobs_cancel.
   void Job(RequestExchange& exchange, FacadeTool tool, const FacadeArguments& arguments);
+  void AnswerJob(RequestExchange& exchange, const v1::Call& call, bool waits);
 
   // Finds the one tool of that name, first as a backend's own name, then as <app>__<tool>; answers
   // with an error if there is none or more than one.

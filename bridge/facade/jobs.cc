@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "bridge/facade/facade.h"
 #include "bridge/facade/rendering.h"
+#include "bridge/spliced_text.h"
 #include "core/runtime/strings.h"
 
 namespace callboard::bridge {
@@ -53,7 +54,7 @@ void Facade::Job(RequestExchange& exchange, FacadeTool tool, const FacadeArgumen
                                       "their end, and only their own caller sees them",
                                       job_id.substr(0, 100))));
     }
-    AnswerDocument(exchange, RenderJob(*call, waits), waits && EndedBadly(*call));
+    AnswerJob(exchange, *call, waits);
   };
   if (!waits) {
     auto reply = exchange.Guard(std::move(answer));
@@ -68,6 +69,30 @@ void Facade::Job(RequestExchange& exchange, FacadeTool tool, const FacadeArgumen
   request.set_wait_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(wait)));
   exchange.Expect(wait + core_.config.unary_wait);
   core_.client.WaitCall(std::move(request), exchange.Guard(std::move(answer)));
+}
+
+void Facade::AnswerJob(RequestExchange& exchange, const v1::Call& call, bool waits) {
+  const bool is_error = waits && EndedBadly(call);
+  if (!HasLargeResult(call)) return AnswerDocument(exchange, RenderJob(call, waits), is_error);
+  LargeAnswer answer;
+  answer.token = SplicedText::Token(core_.random.Hex(16));
+  answer.call.set_call_id(call.call_id());
+  answer.call.set_session_id(exchange.spec().session_id);
+  v1::Call shown = call;
+  shown.mutable_outcome()->mutable_body()->set_inline_(answer.token);
+  answer.text =
+      core::MakeResult(exchange.spec().raw_id,
+                       DocumentResult(RenderJob(shown, waits), exchange.spec().revision, is_error));
+  answer.otherwise = [this, &exchange, told = call, waits,
+                      is_error](absl::StatusOr<v1::CallOutcome> outcome) mutable {
+    if (outcome.ok()) {
+      *told.mutable_outcome() = *std::move(outcome);
+    } else if (outcome.status().code() != absl::StatusCode::kUnimplemented) {
+      told.mutable_outcome()->set_message(std::string(core::Message(outcome.status())));
+    }
+    AnswerDocument(exchange, RenderJob(told, waits), is_error);
+  };
+  exchange.AnswerLarge(std::move(answer));
 }
 
 }  // namespace callboard::bridge

@@ -235,6 +235,12 @@ std::string RenderJob(const v1::Call& call, bool waited) {
 
 bool IsOver(const v1::Call& call) { return call.phase() >= v1::CALL_SUCCEEDED; }
 
+bool HasLargeResult(const v1::Call& call) {
+  const v1::CallOutcome& outcome = call.outcome();
+  const bool answered = outcome.class_() == v1::RESULT || outcome.class_() == v1::RPC_ERROR;
+  return IsOver(call) && answered && outcome.body().content_case() == v1::Body::kSize;
+}
+
 bool EndedBadly(const v1::Call& call) { return call.phase() > v1::CALL_SUCCEEDED; }
 
 std::string RenderEnvelope(const LongCall& call) {

@@ -27,6 +27,8 @@ std::string RenderLoadedSkill(std::string_view skill, const v1::LoadSkillRespons
 // wait was in vain.
 std::string RenderJob(const v1::Call& call, bool waited);
 bool IsOver(const v1::Call& call);
+// Whether what it ended with is to be fetched, as it is too large to come with the call.
+bool HasLargeResult(const v1::Call& call);
 // Whether it is over without a result: failed, cancelled or interrupted.
 bool EndedBadly(const v1::Call& call);
 

@@ -75,6 +75,10 @@ class GrpcControlPlaneClient final : public ControlPlaneClient {
   void CancelCall(v1::CallRef request, Reply<v1::Call> reply) override {
     Ask(&Async::CancelCall, std::move(request), std::move(reply));
   }
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) override {
+    return std::make_unique<RemoteSource<v1::CallRef, v1::InvokeEvent>>(
+        gate_, planes_, std::move(request), &Async::FetchOutcome);
+  }
   void SearchTools(v1::SearchToolsRequest request, Reply<v1::SearchToolsResponse> reply) override {
     Ask(&Async::SearchTools, std::move(request), std::move(reply));
   }

@@ -172,7 +172,7 @@ class RemoteSource final : public core::EventSource<Event> {
   void NoteProgress(const v1::ListenEvent&) {}
   // An Invoke that was lost before its stream was accepted cannot be asked for again.
   static absl::Status Lost(const absl::Status& status, bool accepted) {
-    if constexpr (std::is_same_v<Event, v1::InvokeEvent>) {
+    if constexpr (std::is_same_v<Request, v1::InvokeRequest>) {
       if (!accepted) return OutcomeUnknown(status);
     }
     return status;

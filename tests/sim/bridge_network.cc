@@ -198,6 +198,10 @@ class RemoteClient final : public bridge::ControlPlaneClient {
   void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     Ask(std::move(request), std::move(reply), &ControlPlaneClient::CancelCall);
   }
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) override {
+    return std::make_unique<RemoteSource<v1::InvokeEvent, v1::CallRef>>(
+        state_, bridge_, std::move(request), &ControlPlaneClient::FetchOutcome);
+  }
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {
     Ask(std::move(request), std::move(reply), &ControlPlaneClient::SearchTools);

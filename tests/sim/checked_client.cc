@@ -69,6 +69,7 @@ class CheckedInvoke final : public InvokeSource {
         check_(shared_->trace) {}
 
   ~CheckedInvoke() override {
+    if (size_ > 0) shared_->witness.fetches().Add(call_id_, size_, body_);
     if (!check_.complete() || waiting_ || ++shared_->ended % 2 == 0) return;
     auto& list = shared_->aftermaths;
     while (!list.empty() && !list.front()->end.pending()) list.pop_front();
@@ -99,8 +100,15 @@ class CheckedInvoke final : public InvokeSource {
  private:
   void Check(const v1::InvokeEvent& event) {
     shared_->witness.LookShown(session_, event);
-    if (event.has_outcome()) return check_.TakeOutcome(event.outcome());
-    if (event.has_chunk()) return check_.TakeChunk(event.chunk());
+    if (event.has_outcome()) {
+      call_id_ = event.outcome().call_id();
+      size_ = event.outcome().body().size();
+      return check_.TakeOutcome(event.outcome());
+    }
+    if (event.has_chunk()) {
+      body_.append(event.chunk().bytes());
+      return check_.TakeChunk(event.chunk());
+    }
     check_.TakeOther();
   }
 
@@ -108,6 +116,9 @@ class CheckedInvoke final : public InvokeSource {
   const std::string session_;
   std::unique_ptr<InvokeSource> inner_;
   OutcomeCheck check_;
+  std::string call_id_;
+  uint64_t size_ = 0;  // of a body that comes in chunks
+  std::string body_;
   bool waiting_ = false;
   core::Lifetime lifetime_;
 };
@@ -154,7 +165,10 @@ class CheckedClient final : public bridge::ControlPlaneClient {
  public:
   CheckedClient(core::EventLoop& loop, Trace& trace, StoreWitness& witness,
                 std::unique_ptr<bridge::ControlPlaneClient> inner)
-      : shared_(std::make_shared<Shared>(Shared{loop, trace, witness})), inner_(std::move(inner)) {}
+      : shared_(std::make_shared<Shared>(Shared{loop, trace, witness})), inner_(std::move(inner)) {
+    witness.fetches().AddClient(inner_.get());
+  }
+  ~CheckedClient() override { shared_->witness.fetches().RemoveClient(inner_.get()); }
 
   void OpenSession(v1::OpenSessionRequest request, bridge::Reply<v1::Session> reply) override {
     inner_->OpenSession(std::move(request), std::move(reply));
@@ -183,6 +197,9 @@ class CheckedClient final : public bridge::ControlPlaneClient {
   }
   void WaitCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     inner_->WaitCall(std::move(request), std::move(reply));
+  }
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) override {
+    return inner_->FetchOutcome(std::move(request));
   }
   void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     inner_->CancelCall(std::move(request), std::move(reply));

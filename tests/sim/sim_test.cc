@@ -34,7 +34,7 @@ TEST_P(Simulation, KeepsEveryPromiseUnderFaultsAndRecovers) {
   }
   for (const char* what :
        {"asks answered", "asks refused", "batches", "dripping connections", "forged answers",
-        "jobs", "logs", "notices", "notices of the application"}) {
+        "jobs", "large results fetched", "logs", "notices", "notices of the application"}) {
     EXPECT_GT(totals.counted[what], 0u) << what << ": nothing of it happened in these worlds";
   }
 }

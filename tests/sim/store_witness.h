@@ -16,6 +16,7 @@
 #include "core/runtime/event_loop.h"
 #include "server/flows/control_plane.h"
 #include "server/flows/store_key.h"
+#include "tests/sim/later_fetches.h"
 #include "tests/sim/sim_store.h"
 #include "tests/sim/trace.h"
 
@@ -26,11 +27,20 @@ namespace callboard::sim {
 class StoreWitness {
  public:
   StoreWitness(core::EventLoop& loop, Trace& trace, SimDisk& disk)
-      : loop_(loop), trace_(trace), disk_(disk) {
+      : loop_(loop), trace_(trace), disk_(disk), fetches_(loop, trace) {
     disk.on_durable = [this](const server::StoreRecord& record) {
-      if (record.value.empty()) return;
       const auto key = server::StoreKey::Parse(record.key);
       if (!key) return;
+      if (key->kind == server::StoreKey::Kind::kOutcome) {
+        v1::CallOutcome outcome;
+        (void)outcome.ParseFromString(record.value);
+        if (outcome.body().has_size()) {
+          with_body_.insert(*key->call);
+        } else {
+          with_body_.erase(*key->call);
+        }
+      }
+      if (record.value.empty()) return;
       v1::CallRecord call;
       v1::ReceiptBlock block;
       if (key->kind == server::StoreKey::Kind::kCall && call.ParseFromString(record.value)) {
@@ -51,6 +61,8 @@ class StoreWitness {
       }
     };
   }
+
+  LaterFetches& fetches() { return fetches_; }
 
   std::unique_ptr<server::AgentLink> Watch(std::unique_ptr<server::AgentLink> link) {
     return std::make_unique<Watched>(*this, std::move(link));
@@ -120,7 +132,12 @@ class StoreWitness {
     if (item.verdict().decision() == v1::Verdict::SETTLE) Check(item.verdict().call_id());
   }
   void Check(const std::string& call) {
-    if (!requests_.contains(call) || kept_.contains(call)) return;
+    if (!requests_.contains(call)) return;
+    if (const auto id = server::CallId::From(call);
+        with_body_.contains(*id) && !disk_.bodies_done.contains(*id)) {
+      trace_.Violate("nothing is settled whose large result is not kept", id->hex());
+    }
+    if (kept_.contains(call)) return;
     trace_.Violate("nothing is settled that is not in the store", absl::BytesToHexString(call));
   }
 
@@ -129,9 +146,11 @@ class StoreWitness {
   const SimDisk& disk_;
   std::set<std::string> requests_;
   std::set<std::string> kept_;
+  std::set<server::CallId> with_body_;             // outcomes in the store that have one beside it
   std::map<server::CallId, std::string> streams_;  // of calls, by name
   std::set<std::string> ever_stored_;              // names of calls' streams
   std::set<std::string> events_;
+  LaterFetches fetches_;
 };
 
 }  // namespace callboard::sim

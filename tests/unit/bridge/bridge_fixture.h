@@ -136,6 +136,13 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   void CancelCall(v1::CallRef request, bridge::Reply<v1::Call> reply) override {
     GetCall(std::move(request), std::move(reply));
   }
+  std::unique_ptr<core::EventSource<v1::InvokeEvent>> FetchOutcome(v1::CallRef request) override {
+    fetches.push_back(std::move(request));
+    auto script = std::make_shared<SourceScript<v1::InvokeEvent>>();
+    for (const v1::InvokeEvent& event : fetched) script->Push(event);
+    if (!fetch_end.ok()) script->Push(fetch_end);
+    return std::make_unique<ScriptedSource<v1::InvokeEvent>>(script);
+  }
   void SearchTools(v1::SearchToolsRequest request,
                    bridge::Reply<v1::SearchToolsResponse> reply) override {
     searches.push_back(request);
@@ -212,6 +219,9 @@ class FakeControlPlane final : public bridge::ControlPlaneClient {
   std::vector<v1::Call> calls;
   std::vector<v1::CallRef> call_refs;
   absl::Status call_error;
+  std::vector<v1::CallRef> fetches;
+  std::vector<v1::InvokeEvent> fetched;  // what each of them gets, and then
+  absl::Status fetch_end;
   std::vector<v1::SearchToolsRequest> searches;
   std::vector<std::string> described;
   std::vector<v1::LoadSkillRequest> loads;

@@ -49,6 +49,17 @@ class Jobs : public BridgeTest {
     return std::string(core::FindPath(answer->body, {"result", "structuredContent"}).value_or(""));
   }
 
+  // An outcome with that body in two pieces.
+  static std::vector<v1::InvokeEvent> Fetched(const std::string& body) {
+    std::vector<v1::InvokeEvent> events(3);
+    events[0].mutable_outcome()->set_class_(v1::RESULT);
+    events[0].mutable_outcome()->mutable_body()->set_size(body.size());
+    events[1].mutable_chunk()->set_bytes(body.substr(0, 10));
+    events[2].mutable_chunk()->set_bytes(body.substr(10));
+    events[2].mutable_chunk()->set_last(true);
+    return events;
+  }
+
   std::string session_;
 };
 
@@ -193,6 +204,60 @@ TEST_F(Jobs, TellTheirResultAsTheToolGaveIt) {
   EXPECT_EQ(plane_.call_refs[2].backend_job_id(), "8d0c-uuid");
   EXPECT_EQ(plane_.call_refs[2].wait_ms(), 45'000u);
   EXPECT_FALSE(plane_.call_refs[2].with_outcome());
+}
+
+TEST_F(Jobs, TellALargeResultInFullWhichTheyFetchForEachPlace) {
+  v1::Call& call = AddCall(v1::CALL_SUCCEEDED);
+  call.mutable_outcome()->set_class_(v1::RESULT);
+  const std::string body = R"({"content":[{"type":"text","text":"\"a\" b"}],"x":1.10})";
+  call.mutable_outcome()->mutable_body()->set_size(body.size());
+  plane_.fetched = Fetched(body);
+  const std::string arguments = R"({"job_id":")" + std::string(kJobId) + R"("})";
+  const Answer answer = Tool("jobs_get_status", arguments);
+  EXPECT_TRUE(answer->ended);
+  const std::string expected =
+      R"({"job_id":"000102030405060708090a0b0c0d0e0f","status":"completed","tool":"bake","seat_id":"s","attempt":1,"age_ms":0,"queue_ms":0,"run_ms":70,"certainty":"finished","result":)" +
+      body + "}";
+  EXPECT_EQ(Document(answer), expected);
+  EXPECT_NE(answer->body.find(R"([{"type":"text","text":)" + core::QuoteJson(expected)),
+            std::string::npos);
+  ASSERT_EQ(plane_.fetches.size(), 2u);
+  EXPECT_EQ(plane_.fetches[0].call_id(), CallId());
+  EXPECT_EQ(plane_.fetches[0].session_id(), session_);
+  EXPECT_EQ(bridge_->gauges().exchanges, 0u);
+}
+
+TEST_F(Jobs, SayWhyALargeResultCannotBeHad) {
+  v1::Call& call = AddCall(v1::CALL_SUCCEEDED);
+  call.mutable_outcome()->set_class_(v1::RESULT);
+  call.mutable_outcome()->mutable_body()->set_size(70'000);
+  const std::string arguments = R"({"job_id":")" + std::string(kJobId) + R"("})";
+  plane_.fetch_end = absl::UnavailableError("its result is not here yet; ask again");
+  std::string document = Document(Tool("jobs_get_status", arguments));
+  EXPECT_NE(document.find(R"("message":"its result is not here yet; ask again")"),
+            std::string::npos);
+  EXPECT_NE(document.find(R"("result_bytes":70000)"), std::string::npos);
+  v1::InvokeEvent gone;
+  gone.mutable_outcome()->set_class_(v1::LOST);
+  gone.mutable_outcome()->set_message("its result is not kept: its agent has lost it");
+  plane_.fetched = {gone};
+  document = Document(Tool("jobs_wait", arguments));
+  EXPECT_NE(document.find(R"("status":"completed")"), std::string::npos);
+  EXPECT_NE(document.find("its agent has lost it"), std::string::npos);
+  EXPECT_EQ(document.find("result_bytes"), std::string::npos);
+}
+
+TEST_F(Jobs, LosingTheControlPlaneHalfWayBreakTheAnswer) {
+  v1::Call& call = AddCall(v1::CALL_SUCCEEDED);
+  call.mutable_outcome()->set_class_(v1::RESULT);
+  const std::string body = R"({"content":[]})";
+  call.mutable_outcome()->mutable_body()->set_size(body.size());
+  plane_.fetched = Fetched(body);
+  plane_.fetched.pop_back();
+  plane_.fetch_end = absl::AbortedError("gone");
+  const Answer answer = Tool("jobs_get_status", R"({"job_id":")" + std::string(kJobId) + R"("})");
+  EXPECT_TRUE(answer->aborted || answer->ended);
+  EXPECT_EQ(answer->body.find("isError"), std::string::npos);
 }
 
 TEST_F(Jobs, ThatGoOnNameWhatToDoNext) {

@@ -188,6 +188,31 @@ TEST_F(Tasks, GetHasTheErrorOfACallThatFailed) {
   EXPECT_THAT(answer->body, Not(HasSubstr(R"("status":"completed")")));
 }
 
+TEST_F(Tasks, GetHasALargeResultInFull) {
+  v1::Call& call = Known(v1::CALL_SUCCEEDED);
+  call.mutable_outcome()->set_class_(v1::RESULT);
+  const std::string body = R"({"content":[],"x":"y"})";
+  call.mutable_outcome()->mutable_body()->set_size(body.size());
+  plane_.fetched.resize(2);
+  *plane_.fetched[0].mutable_outcome() = call.outcome();
+  plane_.fetched[1].mutable_chunk()->set_bytes(body);
+  plane_.fetched[1].mutable_chunk()->set_last(true);
+  const Answer answer = OfTask("tasks/get");
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_TRUE(answer->ended);
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"completed")"));
+  EXPECT_THAT(answer->body,
+              HasSubstr(R"("result":{"resultType":"complete","content":[],"x":"y"})"));
+  EXPECT_EQ(answer->content_length, answer->body.size());
+  plane_.fetched.clear();
+  plane_.fetch_end = absl::UnavailableError("its result is not here yet; ask again");
+  const Answer later = OfTask("tasks/get");
+  EXPECT_EQ(later->status, 503);
+  EXPECT_THAT(later->body, HasSubstr("is not here yet; ask again"));
+  plane_.fetch_end = absl::UnimplementedError("of an older control plane");
+  EXPECT_THAT(OfTask("tasks/get")->body, HasSubstr("its result is not kept"));
+}
+
 TEST_F(Tasks, ResultThatIsNotKeptIsAFailureThatSaysSo) {
   Known(v1::CALL_SUCCEEDED);
   const Answer answer = OfTask("tasks/get");
