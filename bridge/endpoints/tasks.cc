@@ -61,8 +61,9 @@ bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request, Pa
   }
   v1::CallRef call;
   call.set_call_id(*std::move(call_id));
-  Stranger stranger = [this, visit, request, pass_on = std::move(pass_on)]() mutable {
-    AnswerStranger(visit, std::move(request), std::move(pass_on));
+  Stranger stranger = [this, visit, asked = ModernRequest(request),
+                       pass_on = std::move(pass_on)]() mutable {
+    AnswerStranger(visit, std::move(asked), std::move(pass_on));
   };
   if (method == "tasks/get") {
     Get(visit, call, std::move(stranger));
