@@ -179,7 +179,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Resume(
   TakeResponses(*call, *answered);
   call = Find(parked->call);
   if (call == nullptr || call->ended) {
-    return std::make_unique<KeyedSource>(*this, parked->call, request.client_request_id());
+    return std::make_unique<OutcomeSource>(*this, parked->call, request.client_request_id());
   }
   *call->request.mutable_client() = request.client();
   call->request.set_log_level(request.log_level());

@@ -51,7 +51,7 @@ def test_a_task_with_a_large_result_is_fetched_whole_after_a_kill_and_by_another
     stage.control_plane.kill()
     stage.restart_control_plane()
     assert ended(stage.port, made["taskId"]) == over
-    assert ended(other, made["taskId"]) == over
+    assert ended(other.port, made["taskId"]) == over
 
 
 def test_a_kill_while_the_result_is_on_its_way_loses_nothing(stage):
