@@ -36,6 +36,8 @@ SimSettings DrawSettings(core::Random& random) {
   seat.late_max = absl::Seconds(20);
   seat.busy_probe_timeout = absl::Seconds(10);
 
+  // Whoever selects here selects all of all seats.
+  settings.limits.selected_tools_max = 1'000;
   if (random.Below(3) == 0) {
     settings.limits.replay_events_max = 8;
     settings.limits.replay_bytes_max = 32 << 10;
