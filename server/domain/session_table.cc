@@ -72,6 +72,7 @@ Stream& SessionTable::RestoreStream(Session& session, uint64_t number, std::stri
   if (found != session.streams.end()) return *found->second;
   session.next_stream = std::max(session.next_stream, number + 1);
   Stream& stream = *Add(session, number, std::move(call_id));
+  stream.first_term = 0;
   stream.readable = 0;
   stream.idle_since = now;
   return stream;
@@ -125,6 +126,7 @@ std::shared_ptr<Stream> SessionTable::MakeLooseStream() const {
 std::shared_ptr<Stream> SessionTable::Add(Session& session, uint64_t number, std::string call_id) {
   auto stream = MakeLooseStream();
   stream->number = number;
+  stream->first_term = number == 0 ? 0 : term_;
   stream->session_id = session.id;
   stream->call_id = std::move(call_id);
   if (number != 0) stream->readable = Stream::kUnannounced;

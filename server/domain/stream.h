@@ -70,7 +70,9 @@ struct Stream : std::enable_shared_from_this<Stream> {
 
   static constexpr int64_t kUnannounced = -1;
 
-  uint64_t number = 0;     // 0: the session's own (GET) stream
+  uint64_t number = 0;  // 0: the session's own (GET) stream
+  // In which it was opened; 0: not known. What a failing store has lost may have had its number.
+  uint64_t first_term = 0;
   std::string session_id;  // empty: the events have no ids and nothing is replayed
   std::string call_id;     // of streams other than 0
   core::ReplayLog<StreamItem> log;

@@ -187,6 +187,7 @@ absl::Duration CallFlow::RetryDelay(uint32_t attempt) {
 // What is known of the attempt before it is forgotten.
 void CallFlow::NextAttempt(LiveCall& call) {
   ++call.attempt;
+  call.progress_muted = call.progress_muted || call.progress_lost;
   UncountStarted(call);
   call.hold_to = 0;
   call.held_progress.reset();

@@ -45,6 +45,7 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   record.set_journal_id(call.recorded_journal);
   if (call.stream != nullptr && !call.stream->session_id.empty()) {
     record.set_stream(call.stream->number);
+    record.set_stream_term(call.stream->first_term);
   }
   record.set_lane(call.lane);
   record.set_read_only(call.read_only);
@@ -76,6 +77,7 @@ void CallFlow::Record(LiveCall& call, bool all_stored) {
   record.set_job_open(call.job_open);
   if (call.cancel_by != absl::InfiniteFuture()) record.set_cancel_reason(call.cancel_reason);
   record.set_queue_notes(call.notes);
+  record.set_progress_muted(call.progress_muted);
   record.set_all_stored(all_stored);
   if (all_stored) record.set_have_n(call.have_n);
   durable_.Put(StoreKey::OfCall(call.id), record.SerializeAsString());
@@ -152,6 +154,7 @@ void CallFlow::Restore(const CallId& id, const v1::CallRecord& record, const Sto
   call.window = plane_.config.limits.window;
   call.have_n = record.all_stored() ? std::max(events.have_n, record.have_n()) : events.have_n;
   call.shown_progress = events.progress;
+  call.progress_muted = record.progress_muted();
   call.ever_started = events.have_n > 0 || call.attempt > 1;
   call.stream = stream;
   if (execution == nullptr) {
@@ -218,6 +221,7 @@ void CallFlow::RestoreEnded(LiveCall& call, const v1::CallRecord& record,
 
 void CallFlow::RestoreOpen(LiveCall& call, const v1::CallRecord& record) {
   call.all_stored = record.all_stored();
+  call.progress_lost = !call.all_stored && !record.journal_id().empty();
   call.params_lost = record.params_bytes() > 0;
   call.notes = record.queue_notes() + kNotesOfATerm;
   for (const uint64_t ask : record.asks()) call.asks.insert(ask);

@@ -81,6 +81,7 @@ void CallFlow::Publish(LiveCall& call, uint64_t n, const std::string& method, st
 bool CallFlow::Grows(LiveCall& call, std::string_view params) {
   const auto value = core::FindMember(params, "progress");
   if (!value || !core::IsNumber(*value)) return true;  // the client's to judge
+  if (call.progress_muted) return false;
   if (!call.shown_progress.empty() && core::CompareNumbers(*value, call.shown_progress) <= 0) {
     return false;
   }

@@ -287,6 +287,7 @@ std::string DurableLog::EncodeEnded(const CallId& call, const Stream& stream,
                                     const StreamItem& item) {
   v1::CallRecord record;
   Encode(item, stream.session_id, *record.mutable_ended()->mutable_event());
+  record.mutable_ended()->set_stream_term(stream.first_term);
   if (Execution* execution = plane_.executions.Find(call)) {
     *record.mutable_ended()->mutable_receipt() = ToReceipt(*execution, plane_);
     execution->record_in_stream = true;

@@ -95,6 +95,9 @@ struct LiveCall {
   uint32_t ahead = 0;
   uint32_t notes = 0;          // how often the caller was told its place
   std::string shown_progress;  // the newest value of progress it was told, raw; "": none
+  // A former control plane may have shown more than that: of a further attempt none is told.
+  bool progress_lost = false;
+  bool progress_muted = false;
   absl::Time last_note = absl::InfinitePast();
   uint64_t incarnation = 0;
 

@@ -21,6 +21,7 @@ constexpr size_t kRangeEvents = 256;
 struct StoredStream {
   std::string session_id;  // empty: nothing says whose it is
   uint64_t number = 0;
+  uint64_t first_term = 0;
   bool recorded = false;
   v1::StreamRecord record;
   std::deque<StoredRange> ranges;
@@ -140,6 +141,7 @@ class Loaded {
     StoredStream& stream = call_streams[id];
     stream.session_id = call.request().session_id();
     stream.number = call.stream();
+    stream.first_term = call.stream_term();
   }
 
   void TakeEvent(const StoreKey& key, StoredStream& stream, const StoreRecord& record) {
@@ -175,6 +177,7 @@ class Loaded {
     range.first = range.last = event.outcome().id().n();
     range.bytes = bytes;
     range.in_record = true;
+    stream.first_term = ended_call.stream_term();
     TakeLast(stream, event);
   }
 
@@ -248,6 +251,7 @@ void RestoreStream(StoredStream& stored, const std::optional<CallId>& call, Plan
   stream.dropped_through = {stored.record.dropped_through().term(),
                             stored.record.dropped_through().n()};
   stream.dropped = stored.record.dropped();
+  stream.first_term = stored.first_term;
   stream.recorded = stored.recorded;
   stream.finished = stored.outcome.has_value();
   durable.Restore(stream, std::move(stored.ranges));

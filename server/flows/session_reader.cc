@@ -106,6 +106,13 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> OpenReader(CallFlow& flow,
                             "fetch it is over",
                             session->id, number));
   }
+  if (request.has_after() && request.after().term() != 0 &&
+      request.after().term() < stream->first_term) {
+    return Fail(absl::StatusCode::kNotFound,
+                fmt::format("session '{}' no longer has the stream {} of that id: the store failed "
+                            "when it was opened, and the control plane was killed then",
+                            session->id, number));
+  }
   const StreamPosition last = stream->last(plane.term);
   // From now on the session's own stream, others from their beginning.
   StreamPosition after = number == 0

@@ -10,6 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class DurableTest : public FlowsTest {
  protected:
@@ -296,6 +297,70 @@ TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
   auto next = Streamed(session, "2");
   ASSERT_TRUE(next->accepted());
   EXPECT_GT(next->accepted()->id().stream(), 1u);
+}
+
+// How far the killed control plane had shown its first attempt nobody knows any more.
+TEST_F(DurableTest, ProgressOfAnAttemptAfterAKillIsNotToldAtAll) {
+  auto agent = Link();
+  GiveList(*agent, "d1");
+  const std::string session = OpenSession();
+  auto request = Call(session, "1", "look");
+  request.set_open_stream_after_ms(0);
+  auto caller = Invoke(request);
+  const v1::Dispatch call = agent->TakeDispatch();
+  agent->Started(call);
+  agent->Progress(call, 2, R"({"progress":9})");
+  loop.RunReady();
+  ASSERT_EQ(caller->params().size(), 1u) << "shown, and in no store";
+  const uint64_t term = plane->term();
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  auto listener = ListenAfter(session, Id(1, term, 1));
+  back->Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+  loop.RunFor(absl::Seconds(1));
+  const v1::Dispatch again = back->TakeDispatch();
+  ASSERT_EQ(again.attempt(), 2u);
+  back->Started(again);
+  back->Progress(again, 2, R"({"progress":1})");
+  back->Result(again, 3);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_THAT(listener->params(), IsEmpty());
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+// Opened while the store fails its number may be lost with a kill, and given to another stream.
+TEST_F(DurableTest, AStreamThatAKillHasCostIsNotTakenForALaterOneOfItsNumber) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  loop.RunFor(absl::Milliseconds(100));
+  disk.failing = true;
+  store->OnDiskChanged();
+  auto lost = Invoke([&] {
+    auto request = Call(session);
+    request.set_open_stream_after_ms(20);
+    return request;
+  }());
+  const v1::Dispatch call = agent->TakeDispatch();
+  loop.RunFor(absl::Milliseconds(100));
+  Log(*agent, call, 1, "of the lost one");
+  loop.RunReady();
+  ASSERT_TRUE(lost->accepted());
+  const uint64_t term = plane->term();
+  const uint64_t number = lost->accepted()->id().stream();
+  disk.failing = false;
+  Restart();
+  auto back = Link("boot-1", 2);
+  std::unique_ptr<Caller> next;
+  for (uint64_t at = 0; at < number; ++at) next = Streamed(session, std::to_string(at + 2));
+  ASSERT_EQ(next->accepted()->id().stream(), number);
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    auto listener = ListenAfter(session, Id(number, term, 1));
+    ASSERT_TRUE(listener->end);
+    EXPECT_TRUE(absl::IsNotFound(*listener->end)) << *listener->end;
+    EXPECT_TRUE(listener->events.empty());
+    loop.RunFor(absl::Seconds(1));
+    if (restarts == 0) Restart();
+  }
 }
 
 TEST_F(DurableTest, NothingOfAStreamIsShownBeforeItIsDurableButProgress) {

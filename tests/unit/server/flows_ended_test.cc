@@ -46,7 +46,7 @@ class EndedTest : public FlowsTest {
     return keys;
   }
 
-  const uint64_t first_term = plane->term();
+  uint64_t first_term = plane->term();
 };
 
 TEST_F(EndedTest, ItsOneRecordIsTheEndOfItsStreamAndTheOutcomeOfItsReceipt) {
@@ -81,6 +81,7 @@ TEST_F(EndedTest, TheReceiptHoldsItsRecordWhenTheStreamHasGone) {
 TEST_F(EndedTest, TheStreamHoldsItsRecordWhenTheReceiptHasGone) {
   config.limits.receipts_max = 1;
   Restart();
+  first_term = plane->term();
   auto agent = Link();
   const std::string session = OpenSession();
   const std::string first = Ended(*agent, session, "1", R"({"first":1})");
@@ -99,6 +100,7 @@ TEST_F(EndedTest, TheStreamHoldsItsRecordWhenTheReceiptHasGone) {
 TEST_F(EndedTest, AnOutcomeThatTheBoundHasCostIsStillTheEndOfItsStream) {
   config.limits.receipt_outcomes_bytes_max = 1'000;
   Restart();
+  first_term = plane->term();
   auto agent = Link();
   const std::string session = OpenSession();
   const std::string first = Ended(*agent, session, "1", R"({"first":1})");
