@@ -21,22 +21,26 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
   const std::string mark = core::FindString(message.params, "mark").value_or("");
   world_.trace.Add(fmt::format("{} is asked {} ({})", name(), message.method, mark));
   world_.trace.Total("asks heard");
-  // Calls of a batch have no stream: what they ask comes on the session's own.
+  // What has no stream asks on the session's own: calls of a batch, and one that goes on when its
+  // client has been refused or cut off before it heard of a stream.
   const bool on_own = kind == Kind::kListen;
   const std::string tag = core::FindString(message.params, "call").value_or("");
-  const auto at = on_own ? std::find_if(calls_.begin(), calls_.end(),
-                                        [&](const auto& entry) {
-                                          return entry.second.in_batch &&
-                                                 (mark.empty() || entry.second.tag == tag);
-                                        })
-                         : calls_.find(key);
+  const auto at =
+      on_own
+          ? std::find_if(calls_.begin(), calls_.end(),
+                         [&](const auto& entry) { return mark.empty() || entry.second.tag == tag; })
+          : calls_.find(key);
   const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
-  if ((!on_call && !on_own) || at == calls_.end()) {
+  const bool over = on_own && session_ && tag.starts_with(session_->nonce + "-");
+  if ((!on_call && !on_own) || (at == calls_.end() && !over)) {
     world_.trace.Violate("an ask comes on the stream of its call",
                          fmt::format("{}: {}", name(), mark));
     return;
   }
-  const Call& call = at->second;
+  Call gone;
+  gone.tag = tag;
+  if (session_) gone.nonce = session_->nonce;
+  const Call& call = at == calls_.end() ? gone : at->second;
   // Two connections are not in step.
   if (call.answered && !on_own)
     world_.trace.Violate("nothing comes after the end of a call", call.tag);

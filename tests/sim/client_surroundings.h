@@ -40,7 +40,8 @@ struct ClientSurroundings {
   std::function<bool()> bridge_drains;
   // The control plane ended while its store failed, at that time or later, and the call of that
   // stream was never stored: it is not known any more, and nobody can tell its client.
-  std::function<bool(absl::Time sent, const std::string& session, uint64_t stream)> is_forgotten;
+  std::function<bool(absl::Time sent, const std::string& session, const std::string& event_id)>
+      is_forgotten;
   // Raw ids of requests to clients of late, of whatever session.
   std::deque<std::string> asks;
   // Grows with each fault and each restart of what stands between control plane and that seat.

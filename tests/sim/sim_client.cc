@@ -150,7 +150,10 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
       }
       return;
     case Kind::kDelete:
-      if (current && status.ok()) LoseSession("DELETE");
+      // Without a control plane it is not confirmed.
+      if (current && status.ok()) {
+        LoseSession(request.status < 300 || request.status == 404 ? "DELETE" : "DELETE, maybe");
+      }
       return;
     case Kind::kAnswer:
       if (request.status >= 400 && request.status != 404 && request.status != 503) {
@@ -247,8 +250,7 @@ void SimClient::OnCallEnd(Request& request, const absl::Status& status) {
     return EndCall(call, "cancelled");
   }
   if (request.kind == Kind::kResume && request.status == 204 &&
-      world_.is_forgotten(call.sent, session_->id,
-                          std::strtoull(call.last_id.c_str(), nullptr, 10))) {
+      world_.is_forgotten(call.sent, session_->id, call.last_id)) {
     world_.trace.Total("calls forgotten with a failing store");
     return EndCall(call, "forgotten");
   }

@@ -83,8 +83,8 @@ SimWorld::SimWorld(const WorldOptions& options)
     return bridges_.empty() && plane_ != nullptr && plane_->draining();
   };
   surroundings_->is_forgotten = [this](absl::Time sent, const std::string& session,
-                                       uint64_t stream) {
-    return ended_while_failing_ >= sent && !witness_.HasHeld(session, stream);
+                                       const std::string& event_id) {
+    return ended_while_failing_ >= sent && !witness_.HasHeld(session, event_id);
   };
   surroundings_->call_budget = settings_.call_budget;
   surroundings_->read_idle = absl::Seconds(16);

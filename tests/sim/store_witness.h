@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -46,11 +47,12 @@ class StoreWitness {
       if (key->kind == server::StoreKey::Kind::kCall && call.ParseFromString(record.value)) {
         if (!call.has_ended()) {
           streams_[*key->call] = StreamName(call.request().session_id(), call.stream());
-          ever_stored_.insert(streams_[*key->call]);
+          Hold(streams_[*key->call], call.stream_term());
           return;
         }
         const v1::EventRecord& last = call.ended().event();
         const v1::EventId& id = last.outcome().id();
+        Hold(StreamName(last.session_id(), id.stream()), call.ended().stream_term());
         events_.insert(EventName(StreamName(last.session_id(), id.stream()), {id.term(), id.n()}));
       } else if (key->kind == server::StoreKey::Kind::kEvent) {
         events_.insert(EventName(key->call ? streams_[*key->call] : StreamName(key->session_id, 0),
@@ -68,9 +70,13 @@ class StoreWitness {
     return std::make_unique<Watched>(*this, std::move(link));
   }
 
-  // Whether the disk has ever held the call that a stream of a session belongs to.
-  bool HasHeld(const std::string& session, uint64_t stream) const {
-    return ever_stored_.contains(StreamName(session, stream));
+  // Whether the disk has ever held the call whose stream an event of that id (stream.term.n) is of.
+  // A number may be given again when it has not.
+  bool HasHeld(const std::string& session, const std::string& event_id) const {
+    const size_t dot = event_id.find('.');
+    const auto held = ever_stored_.find(fmt::format("{}/{}", session, event_id.substr(0, dot)));
+    return held != ever_stored_.end() &&
+           held->second <= std::strtoull(event_id.c_str() + dot + 1, nullptr, 10);
   }
 
   // An event of Invoke or Listen. Progress waits for nothing, and what only says that something has
@@ -96,6 +102,10 @@ class StoreWitness {
   }
   static std::string EventName(const std::string& stream, server::StreamPosition position) {
     return fmt::format("{}/{}.{}", stream, position.term, position.n);
+  }
+
+  void Hold(const std::string& stream, uint64_t first_term) {
+    ever_stored_.try_emplace(stream, first_term);
   }
 
   void CheckShown(const std::string& session, const v1::EventId& id) {
@@ -148,7 +158,7 @@ class StoreWitness {
   std::set<std::string> kept_;
   std::set<server::CallId> with_body_;             // outcomes in the store that have one beside it
   std::map<server::CallId, std::string> streams_;  // of calls, by name
-  std::set<std::string> ever_stored_;              // names of calls' streams
+  std::map<std::string, uint64_t> ever_stored_;    // the first term of calls' streams, by name
   std::set<std::string> events_;
   LaterFetches fetches_;
 };
