@@ -42,6 +42,8 @@ struct ClientSurroundings {
   // stream was never stored: it is not known any more, and nobody can tell its client.
   std::function<bool(absl::Time sent, const std::string& session, const std::string& event_id)>
       is_forgotten;
+  // What is confirmed meanwhile a kill may undo.
+  std::function<bool()> store_fails;
   // Raw ids of requests to clients of late, of whatever session.
   std::deque<std::string> asks;
   // Grows with each fault and each restart of what stands between control plane and that seat.

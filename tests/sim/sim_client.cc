@@ -150,9 +150,10 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
       }
       return;
     case Kind::kDelete:
-      // Without a control plane it is not confirmed.
+      // Without a control plane, or without its store, it is not confirmed for good.
       if (current && status.ok()) {
-        LoseSession(request.status < 300 || request.status == 404 ? "DELETE" : "DELETE, maybe");
+        const bool confirmed = request.status < 300 || request.status == 404;
+        LoseSession(confirmed && !world_.store_fails() ? "DELETE" : "DELETE, maybe");
       }
       return;
     case Kind::kAnswer:

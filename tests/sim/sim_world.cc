@@ -86,6 +86,7 @@ SimWorld::SimWorld(const WorldOptions& options)
                                        const std::string& event_id) {
     return ended_while_failing_ >= sent && !witness_.HasHeld(session, event_id);
   };
+  surroundings_->store_fails = [this] { return disk_.failing; };
   surroundings_->call_budget = settings_.call_budget;
   surroundings_->read_idle = absl::Seconds(16);
 
