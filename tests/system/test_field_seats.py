@@ -244,7 +244,7 @@ def pages(names, size, last=None):
 
 def test_fc_23_all_pages_of_a_backend_are_known_and_the_gateways_own_lead_on(stage):
     names = [f"tool{n:03}" for n in range(300)]
-    stage.start_control_plane()
+    stage.start_control_plane(tools__selected_max="1000")
     start_scripted(stage, pages(names, 8) | {"tools/call tool299": answered("the last one ran")})
     client = stage.client("/mcp/scripted")
     assert [tool["name"] for tool in client.tools()] == names

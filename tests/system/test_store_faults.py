@@ -183,14 +183,14 @@ def test_a_call_that_an_older_store_takes_for_open_is_told_to_be_over(stage):
     call = client.start_call("count", {"id": "once", "gate": str(gate)})
     stage.wait_begun("once")
     wait_until(lambda: call.answer.event_ids, 10, "the call's stream is open")
-    copies = {path: path.read_bytes() for path in state.glob("callboard.db*")}
+    copies = {path: path.read_bytes() for path in files_of_the_store(state)}
     number = client._next_id
     gate.touch()
     assert call.result(20).text == "counted once"
     wait_until(lambda: scrape(held).value("callboard_agent_calls") == 0, 10, "the call is settled")
 
     stage.control_plane.kill()
-    for path in state.glob("callboard.db*"):
+    for path in files_of_the_store(state):
         path.unlink()
     for path, content in copies.items():
         path.write_bytes(content)
@@ -391,9 +391,14 @@ def refuse_read_only(disk):
     assert f"cannot open the store {disk}/callboard.db: the file or its folder cannot be written" in text
 
 
+def files_of_the_store(state):
+    """SQLite's, without the folder of large results beside them."""
+    return [path for path in state.glob("callboard.db*") if path.is_file()]
+
+
 def refuse_damaged(disk):
     """The backup is put back in its place."""
-    kept = {path: path.read_bytes() for path in disk.glob("callboard.db*")}
+    kept = {path: path.read_bytes() for path in files_of_the_store(disk)}
     for path, content in kept.items():  # with its log, which would make up for the file
         path.write_bytes(b"\x5a" * len(content))
     status, text = run_callboardd(disk)
