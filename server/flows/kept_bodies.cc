@@ -35,7 +35,8 @@ bool KeptBodies::MakeRoom(uint64_t size) {
   const uint64_t most = plane_.config.limits.kept_bodies_bytes_max;
   if (size > most) return false;
   while (bytes_ + size > most && !kept_.empty()) {
-    Lose(kept_.begin()->first,
+    const CallId oldest = kept_.begin()->first;  // what is lost takes its own key along
+    Lose(oldest,
          fmt::format("it had to make room for newer ones (limits.kept_bodies_bytes_max is {})",
                      most));
   }
