@@ -298,18 +298,20 @@ void McpSession::Initialize() {
   OpenSession();
 }
 
-void McpSession::DiscoverFirst(bool again) {
+void McpSession::DiscoverInPlaceOfInitialize(ReplyCallback on_reply) {
   initialize_id_ = next_id_++;
   Pending& pending = pending_
                          .emplace(initialize_id_, Pending{.method = std::string(kDiscover),
                                                           .modern = ModernContext(),
                                                           .sent_again = true,
-                                                          .callback =
-                                                              [this, again](const McpReply& reply) {
-                                                                OnDiscoveredFirst(reply, again);
-                                                              }})
+                                                          .callback = std::move(on_reply)})
                          .first->second;
   SendPending(initialize_id_, pending);
+}
+
+void McpSession::DiscoverFirst(bool again) {
+  DiscoverInPlaceOfInitialize(
+      [this, again](const McpReply& reply) { OnDiscoveredFirst(reply, again); });
   timer_ = loop_.After(limits_.discover_first_timeout, [this] {
     Forget(initialize_id_);
     OpenSession();
@@ -425,17 +427,8 @@ void McpSession::BecomeReady() {
 }
 
 void McpSession::DiscoverAlone(std::string why) {
-  initialize_id_ = next_id_++;
-  Pending& pending =
-      pending_
-          .emplace(initialize_id_,
-                   Pending{.method = std::string(kDiscover),
-                           .modern = ModernContext(),
-                           .sent_again = true,
-                           .callback = [this, why = std::move(why)](
-                                           const McpReply& reply) { BeginAlone(reply, why); }})
-          .first->second;
-  SendPending(initialize_id_, pending);
+  DiscoverInPlaceOfInitialize(
+      [this, why = std::move(why)](const McpReply& reply) { BeginAlone(reply, why); });
 }
 
 void McpSession::BeginAlone(const McpReply& reply, std::string why) {

@@ -183,6 +183,8 @@ class McpSession final : private Backend::Events {
   void SendAside(std::string text);
   void Initialize();
   void OpenSession();
+  // Before initialize, or instead of it.
+  void DiscoverInPlaceOfInitialize(ReplyCallback on_reply);
   // `again`: in the version that the backend has named.
   void DiscoverFirst(bool again);
   void OnDiscoveredFirst(const McpReply& reply, bool again);

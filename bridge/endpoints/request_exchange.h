@@ -182,8 +182,7 @@ class RequestExchange final : public Exchange {
   bool left_ = false;    // by its client, before the call's id was known
   std::string members_;  // to be added behind the first brace of the body
   std::string call_id_;
-  std::set<std::string>
-      shared_asks_;  // told on the shared stream, answered or not; a bounded number
+  std::set<std::string> shared_asks_;  // told on the shared stream, answered or not; bounded
   core::Timer job_timer_;
   bool job_due_ = false;
   std::string outcome_id_;

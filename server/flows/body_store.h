@@ -9,7 +9,6 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/telemetry/metrics_text.h"
 #include "server/domain/ids.h"
 
 namespace callboard::server {

@@ -14,7 +14,6 @@ namespace callboard::server {
 namespace {
 
 constexpr uint32_t kAttemptsMax = 3;
-constexpr size_t kInlineMax = 64 << 10;
 
 // Clients without a session share one at a backend if they would say the same in initialize.
 std::string SessionOfLike(const v1::ClientContext& client) {
@@ -134,8 +133,9 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   body = call->params;
   if (call->round.number() > 0) {
     body = std::make_shared<const std::string>(RoundParams(*call));
-    if (body->size() <= kInlineMax)
+    if (body->size() <= kInlineMax) {
       dispatch.mutable_params()->set_inline_(*std::exchange(body, {}));
+    }
   } else if (body == nullptr) {
     dispatch.mutable_params()->set_inline_(request.params());
   }

@@ -520,7 +520,7 @@ void CallFlow::SuspendSession(Session& session) {
 
 bool CallFlow::Notify(Session& session, const v1::Notify& notify) {
   if (session.seat_id.empty() || notify.method() == "notifications/initialized" ||
-      notify.method() == "notifications/cancelled" || notify.params().size() > (64 << 10)) {
+      notify.method() == "notifications/cancelled" || notify.params().size() > kInlineMax) {
     return false;
   }
   const SeatRecord* seat = plane_.seats.Find(session.seat_id);

@@ -14,8 +14,6 @@
 namespace callboard::server {
 namespace {
 
-constexpr size_t kInlineMax = 64 << 10;
-
 // The body of an event other than its outcome; nullptr if it has none.
 v1::Body* BodyOf(v1::CallEvent& event) {
   switch (event.kind_case()) {
@@ -349,26 +347,23 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
     AckLater(call);
     AnswerAsk(call, n, "", core::MakeErrorObject(code, why));
   };
-  if (session != nullptr && !MayBeAsked(*session, ask.method())) {
+  const auto not_now = [&] {
+    refuse(core::kServerError, fmt::format("the client cannot be asked ({}) now", ask.method()));
+  };
+  if (session == nullptr) return not_now();
+  if (!MayBeAsked(*session, ask.method())) {
     return refuse(core::kMethodNotFound,
                   fmt::format("the client does not offer '{}'", ask.method()));
   }
-  if (session != nullptr) {
-    const std::string_view lacks = LackingCapability(session->capabilities, ask.method(), params);
-    if (!lacks.empty()) {
-      return refuse(core::kInvalidParams, fmt::format("the client does not offer '{}'", lacks));
-    }
-    params =
-        ParamsForClient(session->revision, session->capabilities, ask.method(), std::move(params));
+  const auto lacks = FitAsk(session->revision, session->capabilities, ask.method(), params);
+  if (!lacks.empty()) {
+    return refuse(core::kInvalidParams, fmt::format("the client does not offer '{}'", lacks));
   }
-  if (session != nullptr) OpenStream(call);
-  Stream* const stream = session == nullptr ? nullptr : AskedOn(call);
+  OpenStream(call);
+  Stream* const stream = AskedOn(call);
   const bool gone =
       stream == nullptr || (stream->reader == nullptr && Now() >= AwaitedUntil(*stream));
-  if (call.ended || gone || call.asks.size() >= kAsksMax) {
-    return refuse(core::kServerError,
-                  fmt::format("the client cannot be asked ({}) now", ask.method()));
-  }
+  if (call.ended || gone || call.asks.size() >= kAsksMax) return not_now();
   call.asks.insert(n);
   if (ask.method() == "elicitation/create") NoteElicitation(call, params);
   v1::AskEvent event;

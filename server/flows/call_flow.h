@@ -316,6 +316,7 @@ class CallFlow final : public AgentCalls {
   void Forget(LiveCall& call);
 
   static constexpr std::string_view kAsksItsClient = "the tool waits for what it asks its client";
+  static constexpr size_t kInlineMax = 64 << 10;  // bodies beyond that go in chunks
   // Open requests of a backend to the client of one call.
   static constexpr size_t kAsksMax = 64;
 

@@ -14,7 +14,6 @@
 namespace callboard::server {
 namespace {
 
-constexpr size_t kInlineMax = 64 << 10;
 constexpr size_t kKeyBytesMax = 256;
 
 // Requests of MCP that change nothing and may be asked twice.

@@ -75,13 +75,11 @@ void CallFlow::TakeAskOfParked(LiveCall& call, uint64_t n, const v1::Ask& ask, s
     if (link != nullptr && call.step == CallStep::kSent) SendAnswer(*link, call, n, said->second);
     return;
   }
-  const std::string& capabilities = call.request.client().capabilities();
-  const std::string_view lacks = LackingCapability(capabilities, ask.method(), params);
+  const v1::ClientContext& client = call.request.client();
+  const auto lacks = FitAsk(client.revision(), client.capabilities(), ask.method(), params);
   if (!lacks.empty()) {
     return refuse(core::kInvalidParams, fmt::format("the client does not offer '{}'", lacks));
   }
-  params = ParamsForClient(call.request.client().revision(), capabilities, ask.method(),
-                           std::move(params));
   if (call.ended || !there || call.asks.size() >= kAsksMax || call.parked_binding.empty() ||
       !MayBeParked(call.request.method())) {
     return refuse(core::kServerError,

@@ -56,8 +56,8 @@ bool MayBeAsked(const v1::ClientContext& client) {
   });
 }
 
-std::string_view LackingCapability(std::string_view capabilities, std::string_view method,
-                                   std::string_view params) {
+std::string_view FitAsk(std::string_view revision, std::string_view capabilities,
+                        std::string_view method, std::string& params) {
   if (method == kElicit) {
     const bool urls = core::FindPath(capabilities, {"elicitation", "url"}).has_value();
     if (core::FindString(params, "mode") == "url") return urls ? "" : "elicitation.url";
@@ -65,22 +65,14 @@ std::string_view LackingCapability(std::string_view capabilities, std::string_vi
     const bool forms = !urls || core::FindPath(capabilities, {"elicitation", "form"}).has_value();
     return forms ? "" : "elicitation.form";
   }
-  if (method == kSample) {
-    const bool wants_tools =
-        core::FindMember(params, "tools") || core::FindMember(params, "toolChoice");
-    const bool tools = core::FindPath(capabilities, {"sampling", "tools"}).has_value();
-    return wants_tools && !tools ? "sampling.tools" : "";
+  if (method != kSample) return "";
+  const bool wants_tools =
+      core::FindMember(params, "tools") || core::FindMember(params, "toolChoice");
+  if (wants_tools && !core::FindPath(capabilities, {"sampling", "tools"})) return "sampling.tools";
+  if (revision >= kFirstWithContext && !core::FindPath(capabilities, {"sampling", "context"})) {
+    params = core::RemoveMember(params, "includeContext");
   }
   return "";
-}
-
-std::string ParamsForClient(std::string_view revision, std::string_view capabilities,
-                            std::string_view method, std::string params) {
-  if (method != kSample || revision < kFirstWithContext ||
-      core::FindPath(capabilities, {"sampling", "context"})) {
-    return params;
-  }
-  return core::RemoveMember(params, "includeContext");
 }
 
 void SetClient(const Session& session, v1::Dispatch& dispatch) {

@@ -20,16 +20,13 @@ bool MayBeAsked(const Session& session);
 bool MayBeAsked(const v1::ClientContext& client, std::string_view method);
 bool MayBeAsked(const v1::ClientContext& client);
 
-// What a client of those capabilities (raw JSON), which may be asked by that method, would have to
-// declare besides for that request: "elicitation.form", "elicitation.url", "sampling.tools"; ""
-// if nothing.
-std::string_view LackingCapability(std::string_view capabilities, std::string_view method,
-                                   std::string_view params);
-// Params as the client knows them. One that does not declare sampling.context is not asked to
-// include any: what it does not have it would pass over, and its revision has told backends not to
-// ask.
-std::string ParamsForClient(std::string_view revision, std::string_view capabilities,
-                            std::string_view method, std::string params);
+// Of a request to a client of those capabilities (raw JSON), which may be asked by that method:
+// what it would have to declare besides ("elicitation.form", "elicitation.url", "sampling.tools"),
+// or "" and `params` as the client knows them. One that does not declare sampling.context is not
+// asked to include any: what it does not have it would pass over, and its revision has told
+// backends not to ask.
+std::string_view FitAsk(std::string_view revision, std::string_view capabilities,
+                        std::string_view method, std::string& params);
 // What a session sends goes with what its client has said, and to the MCP session at the backend
 // that is its own, if it has one.
 void SetClient(const Session& session, v1::Dispatch& dispatch);

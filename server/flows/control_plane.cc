@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "core/mcp/elicitation.h"
 #include "core/mcp/look_again.h"
 #include "core/runtime/lifetime.h"
@@ -138,16 +139,7 @@ struct ControlPlane::Impl final : SeatObserver {
   }
 
   void AfterEnd(const CallId& id) {
-    std::vector<uint64_t> due;
-    for (const auto& [number, wait] : waits) {
-      if (wait.call == id) due.push_back(number);
-    }
-    const auto alive = lifetime.Watch();
-    for (const uint64_t number : due) {
-      EndWait(number);
-      if (alive.expired()) return;
-    }
-    CheckDrained();
+    if (EndWaits([&](const Wait& wait) { return wait.call == id; })) CheckDrained();
   }
 
   void OnAsked(const CallId& id) {
@@ -156,23 +148,29 @@ struct ControlPlane::Impl final : SeatObserver {
   }
 
   void AfterAsked(const CallId& id) {
-    std::vector<uint64_t> due;
-    for (const auto& [number, wait] : waits) {
-      if (wait.call == id && wait.known_input && AsksOtherThan(id, *wait.known_input)) {
-        due.push_back(number);
-      }
-    }
-    const auto alive = lifetime.Watch();
-    for (const uint64_t number : due) {
-      EndWait(number);
-      if (alive.expired()) return;
-    }
+    EndWaits([&](const Wait& wait) {
+      return wait.call == id && wait.known_input && AsksOtherThan(id, *wait.known_input);
+    });
   }
 
   bool AsksOtherThan(const CallId& id, const std::set<std::string>& known) const {
     const std::map<std::string, std::string> asked = flow.InputRequests(id);
     return !std::equal(asked.begin(), asked.end(), known.begin(), known.end(),
                        [](const auto& request, const auto& key) { return request.first == key; });
+  }
+
+  // False: one of those that waited has destroyed this.
+  bool EndWaits(absl::FunctionRef<bool(const Wait&)> is_due) {
+    std::vector<uint64_t> due;
+    for (const auto& [number, wait] : waits) {
+      if (is_due(wait)) due.push_back(number);
+    }
+    const auto alive = lifetime.Watch();
+    for (const uint64_t number : due) {
+      EndWait(number);
+      if (alive.expired()) return false;
+    }
+    return true;
   }
 
   void EndWait(uint64_t number) {
@@ -201,15 +199,20 @@ struct ControlPlane::Impl final : SeatObserver {
   }
 
   // Accepted is what a restart does not lose. A failing store delays nobody.
+  void ReplyOnceStored(bool found, Reply<v1::SendResponse> reply) {
+    durable.WhenDurable([found, reply = std::move(reply)](const absl::Status&) mutable {
+      v1::SendResponse response;
+      response.set_found(found);
+      reply(std::move(response));
+    });
+  }
+
   void TakeInput(const v1::TaskInput& input, Reply<v1::SendResponse> reply) {
     const auto id = CallId::From(input.call_id());
     absl::StatusOr<bool> found = false;
     if (id) found = flow.TakeInput(*id, input.responses());
     if (!found.ok()) return reply(found.status());
-    v1::SendResponse response;
-    response.set_found(*found);
-    durable.WhenDurable(
-        [response, reply = std::move(reply)](const absl::Status&) mutable { reply(response); });
+    ReplyOnceStored(*found, std::move(reply));
   }
 
   void CheckDrained() {
@@ -437,9 +440,7 @@ void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) 
       return reply(absl::InvalidArgumentError("Send needs an answer, a cancel or a notification"));
   }
   if (!response.found()) return reply(std::move(response));
-  // Accepted is what a restart does not lose. A failing store delays nobody.
-  impl.durable.WhenDurable(
-      [response, reply = std::move(reply)](const absl::Status&) mutable { reply(response); });
+  impl.ReplyOnceStored(/*found=*/true, std::move(reply));
 }
 
 void ControlPlane::GetCall(v1::CallRef ref, Reply<v1::Call> reply) {

@@ -28,14 +28,13 @@ std::optional<int64_t> ParseExpiry(std::string_view text) {
 
 }  // namespace
 
-const std::string& RequestState::Key() {
+const std::string& RequestState::Prefix() {
   if (key_.empty()) key_ = random_.Hex(kKeyBytes);
-  return key_;
-}
-
-std::string RequestState::Prefix() {
-  return fmt::format("{}{}.", kPrefix,
-                     core::HmacSha256Hex(Key(), "name of the key").substr(0, kKeyNameChars));
+  if (prefix_.empty()) {
+    const std::string name = core::HmacSha256Hex(key_, "name of the key").substr(0, kKeyNameChars);
+    prefix_ = fmt::format("{}{}.", kPrefix, name);
+  }
+  return prefix_;
 }
 
 RequestState::Maker RequestState::MakerOf(std::string_view text) {
@@ -47,7 +46,7 @@ std::string RequestState::Seal(const Parked& parked, std::string_view binding) {
   const std::string open =
       fmt::format("{}{}.{}", Prefix(), parked.call.hex(), parked.expires_unix_ms);
   return fmt::format("{}.{}", open,
-                     core::HmacSha256Hex(Key(), fmt::format("{}\n{}", open, binding)));
+                     core::HmacSha256Hex(key_, fmt::format("{}\n{}", open, binding)));
 }
 
 absl::StatusOr<RequestState::Parked> RequestState::Open(std::string_view text,

@@ -35,10 +35,11 @@ class RequestState {
   absl::StatusOr<Parked> Open(std::string_view text, std::string_view binding, int64_t now_unix_ms);
 
  private:
-  const std::string& Key();
-  std::string Prefix();
+  // Makes the key if need be.
+  const std::string& Prefix();
 
   std::string key_;
+  std::string prefix_;  // what begins with the key's name; empty: not made yet
   core::Random& random_;
 };
 

@@ -14,6 +14,7 @@
 
 #include "core/runtime/strings.h"
 #include "fmt/format.h"
+#include "server/store/open_file.h"
 
 namespace callboard::server {
 namespace {
@@ -49,29 +50,6 @@ absl::Status SystemFault(std::string_view what, const std::string& path) {
       fmt::format("the kept result {} cannot be {}: {}; {}", path, what, std::strerror(error),
                   HelpFor(error)));
 }
-
-// A file that is closed when it has done.
-class OpenFile {
- public:
-  OpenFile(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-  ~OpenFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  bool ok() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-  // nullopt: the system does not say.
-  std::optional<uint64_t> size() const {
-    struct stat info{};
-    if (fstat(fd_, &info) != 0) return std::nullopt;
-    return static_cast<uint64_t>(info.st_size);
-  }
-
- private:
-  const int fd_;
-};
 
 absl::Status WrongSize(const std::string& path, uint64_t has, uint64_t wanted) {
   return core::MakeError(

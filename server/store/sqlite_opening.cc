@@ -10,6 +10,7 @@
 
 #include "core/runtime/status_macros.h"
 #include "core/runtime/strings.h"
+#include "server/store/open_file.h"
 #include "server/store/sqlite_fault.h"
 #include "server/store/sqlite_file.h"
 
@@ -39,31 +40,17 @@ constexpr int64_t kSchemaVersion = kMigrations.size();
 constexpr off_t kLockOffset = 0x40000000;
 constexpr off_t kLockBytes = 512;
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 // Makes the file, for its owner only, and tells of what SQLite has fewer words for. Before SQLite
 // opens it: closing any descriptor of a file gives up the locks of the whole process.
 absl::Status Prepare(const std::string& path, bool create) {
-  const FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0600));
-  if (file.get() < 0) return OpeningFaultErrno(path, errno);
+  const OpenFile file(path, O_RDWR | (create ? O_CREAT : 0));
+  if (!file.ok()) return OpeningFaultErrno(path, errno);
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = kLockOffset;
   lock.l_len = kLockBytes;
-  if (fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
+  if (fcntl(file.fd(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
     return OpeningFault(path,
                         lock.l_pid > 0 ? fmt::format("process {} has it open", lock.l_pid)
                                        : std::string("another process has it open"),
