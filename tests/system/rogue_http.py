@@ -13,7 +13,9 @@ import queue
 import threading
 import time
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from plain_http import PlainHandler
 
 TOOLS = ("fine", "twice", "wrong_id", "silent", "mute", "cut", "cut_stream", "no_answer",
          "aborts")
@@ -56,18 +58,8 @@ def answers(message):
     return []
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class Handler(PlainHandler):
     streams = {}  # HTTP+SSE: session -> queue of bytes to write, None to end
-
-    def plain(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def open_stream(self):
         self.send_response(200)
@@ -151,9 +143,6 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(1)
 
     do_DELETE = lambda self: self.plain(200)  # noqa: E731
-
-    def log_message(self, *_arguments):
-        pass
 
 
 def main():

@@ -7,12 +7,13 @@ import socket
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
 from conftest import FULL
 from counting_server import Server
+from plain_http import PlainHandler
 from stage import COUNTING_SERVER, command_line, descendants, wait_until
 from test_facade_bytes import raw_result
 from test_field_agents import instances, start_agent
@@ -301,10 +302,7 @@ class Redirecting:
                 "/301": (301, "/mcp"), "/302": (302, "/mcp"), "/303": (303, "/mcp"), "/loop": (307, "/loop"),
                 "/away307": (307, elsewhere), "/away308": (308, elsewhere)}
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
+        class Handler(PlainHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 asked.append((self.path, self.command, body))
@@ -320,17 +318,6 @@ class Redirecting:
                 return self.plain(200, answer, Content_Type="application/json")
 
             do_GET = do_DELETE = do_POST
-
-            def plain(self, status, body=b"", **headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_arguments):
-                pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

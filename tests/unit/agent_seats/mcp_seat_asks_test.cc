@@ -32,6 +32,16 @@ class McpSeatAsks : public SeatFixture {
     return core::MakeNotification("notifications/elicitation/complete",
                                   fmt::format(R"({{"elicitationId":"{}"}})", id));
   }
+  // A and B, which run at a time; returns the exchange of A.
+  uint64_t SubmitTwo() {
+    CallSpec first = Tool("A");
+    CallSpec second = Tool("B");
+    first.lane = second.lane = v1::FREE;
+    Submit(std::move(first));
+    const uint64_t exchange = LastCall();
+    Submit(std::move(second));
+    return exchange;
+  }
   static std::string Sampling(std::string_view raw_id) {
     return core::MakeRequest(raw_id, "sampling/createMessage", R"({"maxTokens":5})");
   }
@@ -191,12 +201,7 @@ TEST_F(McpSeatAsks, WhatTheSessionOfOneClientSaysOutsideItsRepliesGoesWithItsNew
 
 TEST_F(McpSeatAsks, MessageInTheReplyOfACallBelongsToThatCall) {
   BringUp();
-  CallSpec first = Tool("A");
-  CallSpec second = Tool("B");
-  first.lane = second.lane = v1::FREE;
-  Submit(std::move(first));
-  const uint64_t exchange = LastCall();
-  Submit(std::move(second));
+  const uint64_t exchange = SubmitTwo();
   backend->Say(Sampling("1"), exchange);
   backend->Say(core::MakeNotification("notifications/custom", "{}"), exchange);
   loop.RunReady();
@@ -234,12 +239,7 @@ TEST_F(McpSeatAsks, LogInTheSessionOfOneClientReachesNobodyElse) {
 
 TEST_F(McpSeatAsks, EndOfAnElicitationGoesWithTheCallThatAskedAndElseToWhoeverKnowsItsClient) {
   BringUp();
-  CallSpec first = Tool("A");
-  CallSpec second = Tool("B");
-  first.lane = second.lane = v1::FREE;
-  Submit(std::move(first));
-  const uint64_t exchange = LastCall();
-  Submit(std::move(second));
+  const uint64_t exchange = SubmitTwo();
   backend->Say(ForUrl("1", "e1"), exchange);
   loop.RunReady();
   EXPECT_EQ(told.back(), "A ask 1 elicitation/create");

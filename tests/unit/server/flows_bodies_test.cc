@@ -51,6 +51,14 @@ class BodiesTest : public FlowsTest {
       loop.RunReady();
     }
   }
+  // The same, which has ended with `body`, of which the agent has sent so much.
+  v1::Dispatch LeftWith(FakeAgent& agent, const std::string& body,
+                        size_t sent = std::string::npos) {
+    v1::Dispatch call = Left(agent, OpenSession());
+    agent.BigResult(call, 2, body.size());
+    SendBody(agent, call, 2, body.substr(0, sent));
+    return call;
+  }
   std::unique_ptr<Caller> Fetch(const v1::Dispatch& call) {
     auto fetch = std::make_unique<Caller>(plane->FetchOutcome(Ref(call.call_id())));
     loop.RunReady();
@@ -68,10 +76,8 @@ class BodiesTest : public FlowsTest {
 
 TEST_F(BodiesTest, AreFetchedWhenNobodyReadsThemAndGivenToWhoeverAsks) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(3);
-  agent->BigResult(call, 2, body.size());
-  SendBody(*agent, call, 2, body);
+  const v1::Dispatch call = LeftWith(*agent, body);
   loop.RunFor(absl::Milliseconds(200));
   EXPECT_TRUE(Settled(*agent, call));
   const auto known = GetCall(WithOutcome(call));
@@ -112,10 +118,8 @@ TEST_F(BodiesTest, ComeWindowByWindowAsTheDiskTakesThem) {
 
 TEST_F(BodiesTest, AreNotSettledBeforeTheyAreWhole) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(2);
-  agent->BigResult(call, 2, body.size());
-  agent->Chunk(call, 2, 0, body.substr(0, kPiece));
+  const v1::Dispatch call = LeftWith(*agent, body, kPiece);
   loop.RunFor(absl::Seconds(1));
   EXPECT_FALSE(Settled(*agent, call));
   EXPECT_EQ(plane->gauges().bodies_coming, 1u);
@@ -127,10 +131,8 @@ TEST_F(BodiesTest, AreNotSettledBeforeTheyAreWhole) {
 
 TEST_F(BodiesTest, SurviveAKillOnceTheyAreWhole) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(3);
-  agent->BigResult(call, 2, body.size());
-  SendBody(*agent, call, 2, body);
+  const v1::Dispatch call = LeftWith(*agent, body);
   loop.RunFor(absl::Milliseconds(200));
   Restart();
   EXPECT_EQ(Fetch(call)->body(), body);
@@ -139,10 +141,8 @@ TEST_F(BodiesTest, SurviveAKillOnceTheyAreWhole) {
 
 TEST_F(BodiesTest, AreAskedOfTheAgentAgainAfterAKillHalfWay) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(3);
-  agent->BigResult(call, 2, body.size());
-  agent->Chunk(call, 2, 0, body.substr(0, kPiece));
+  const v1::Dispatch call = LeftWith(*agent, body, kPiece);
   loop.RunFor(absl::Milliseconds(200));
   Restart();
   auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::FINISHED, 2)});
@@ -162,10 +162,8 @@ TEST_F(BodiesTest, AreAskedOfTheAgentAgainAfterAKillHalfWay) {
 
 TEST_F(BodiesTest, GoOnWhereTheyWereAfterACut) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(3);
-  agent->BigResult(call, 2, body.size());
-  agent->Chunk(call, 2, 0, body.substr(0, kPiece));
+  const v1::Dispatch call = LeftWith(*agent, body, kPiece);
   loop.RunFor(absl::Milliseconds(200));
   agent->Cut();
   loop.RunReady();
@@ -313,10 +311,8 @@ TEST_F(BodiesTest, TheOldestMakeRoomAndOneThatNeverFitsSaysSo) {
 
 TEST_F(BodiesTest, WhoseFileIsGoneAreSaidToBeGone) {
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(2);
-  agent->BigResult(call, 2, body.size());
-  SendBody(*agent, call, 2, body);
+  const v1::Dispatch call = LeftWith(*agent, body);
   loop.RunFor(absl::Seconds(1));
   disk.bodies.clear();
   const v1::CallOutcome outcome = Fetch(call)->outcome();
@@ -328,10 +324,8 @@ TEST_F(BodiesTest, GoWithTheirReceiptAndWhatNobodyKnowsGoesAtTheStart) {
   config.budgets.receipt = absl::Seconds(30);
   Restart();
   auto agent = Link();
-  const v1::Dispatch call = Left(*agent, OpenSession());
   const std::string body = Body(2);
-  agent->BigResult(call, 2, body.size());
-  SendBody(*agent, call, 2, body);
+  const v1::Dispatch call = LeftWith(*agent, body);
   loop.RunFor(absl::Seconds(1));
   EXPECT_THAT(disk.bodies, SizeIs(1));
   loop.RunFor(absl::Seconds(31));

@@ -39,6 +39,19 @@ class DurableTest : public FlowsTest {
                                                           R"("})");
     agent.Say(std::move(item));
   }
+  // A call with a stream that has said "a" and ended; then the control plane is killed.
+  v1::Dispatch EndedWithLog(const std::string& session) {
+    auto agent = Link();
+    auto caller = Streamed(session);
+    v1::Dispatch call = agent->TakeDispatch();
+    Log(*agent, call, 1, "a");
+    agent->Result(call, 2);
+    loop.RunFor(absl::Seconds(1));
+    caller->Drop();
+    plane.reset();
+    store.reset();
+    return call;
+  }
   v1::CallRef Ref(const std::string& call_id, const std::string& session = "") {
     v1::CallRef ref;
     ref.set_call_id(call_id);
@@ -1014,17 +1027,9 @@ TEST_F(DurableTest, SuspensionErasesTheLogsAndKeepsTheId) {
 
 // Streams and outcomes of calls had keys of their own, by session and number.
 TEST_F(DurableTest, WhatAFormerBuildHasStoredIsFoundUnderItsNewKeys) {
-  auto agent = Link();
   const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
-  Log(*agent, call, 1, "a");
-  agent->Result(call, 2);
-  loop.RunFor(absl::Seconds(1));
   const uint64_t term = plane->term();
-  caller->Drop();
-  plane.reset();
-  store.reset();
+  const v1::Dispatch call = EndedWithLog(session);
   std::map<std::string, std::string> former;
   for (auto& [name, value] : disk.records) {
     const auto key = StoreKey::Parse(name);
@@ -1062,17 +1067,9 @@ TEST_F(DurableTest, WhatAFormerBuildHasStoredIsFoundUnderItsNewKeys) {
 }
 
 TEST_F(DurableTest, AnOutcomeThatAFormerBuildHasStoredAmongTheEventsIsFound) {
-  auto agent = Link();
   const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
-  Log(*agent, call, 1, "a");
-  agent->Result(call, 2);
-  loop.RunFor(absl::Seconds(1));
   const uint64_t term = plane->term();
-  caller->Drop();
-  plane.reset();
-  store.reset();
+  const v1::Dispatch call = EndedWithLog(session);
   const CallId id = *CallId::From(call.call_id());
   v1::CallRecord record;
   ASSERT_TRUE(record.ParseFromString(disk.records.at(StoreKey::OfCall(id))));

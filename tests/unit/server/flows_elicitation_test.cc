@@ -49,12 +49,17 @@ class Elicited : public FlowsTest {
   std::unique_ptr<FakeAgent> agent;
 };
 
-TEST_F(Elicited, TheirEndIsToldOnTheStreamOfTheCallThatAsked) {
+// Two clients that listen; a call of one runs.
+class ElicitedOfTwo : public Elicited {
+ protected:
   const std::string session = Open();
-  auto own = Listen(session, 0);
-  auto other = Listen(Open(), 0);
+  std::unique_ptr<Listener> own = Listen(session, 0);
+  std::unique_ptr<Listener> other = Listen(Open(), 0);
   std::unique_ptr<Caller> caller;
   const v1::Dispatch call = Started(session, &caller);
+};
+
+TEST_F(ElicitedOfTwo, TheirEndIsToldOnTheStreamOfTheCallThatAsked) {
   AskForUrl(call, 2);
   Notice();
   ASSERT_TRUE(caller->events.back().has_stream_event());
@@ -64,12 +69,7 @@ TEST_F(Elicited, TheirEndIsToldOnTheStreamOfTheCallThatAsked) {
   EXPECT_TRUE(Heard(*other).empty()) << "it is nobody else's";
 }
 
-TEST_F(Elicited, TheirEndIsToldToTheSessionOnceTheCallIsOver) {
-  const std::string session = Open();
-  auto own = Listen(session, 0);
-  auto other = Listen(Open(), 0);
-  std::unique_ptr<Caller> caller;
-  const v1::Dispatch call = Started(session, &caller);
+TEST_F(ElicitedOfTwo, TheirEndIsToldToTheSessionOnceTheCallIsOver) {
   AskForUrl(call, 2);
   agent->Result(call, 3);
   loop.RunReady();
@@ -80,12 +80,7 @@ TEST_F(Elicited, TheirEndIsToldToTheSessionOnceTheCallIsOver) {
   EXPECT_EQ(Heard(*own).size(), 1u) << "an elicitation is complete once";
 }
 
-TEST_F(Elicited, ThoseOfAnErrorAreToldToTheClientThatGotIt) {
-  const std::string session = Open();
-  auto own = Listen(session, 0);
-  auto other = Listen(Open(), 0);
-  std::unique_ptr<Caller> caller;
-  const v1::Dispatch call = Started(session, &caller);
+TEST_F(ElicitedOfTwo, ThoseOfAnErrorAreToldToTheClientThatGotIt) {
   v1::AgentItem end = FakeAgent::Event(call, 2);
   v1::Outcome& outcome = *end.mutable_call_event()->mutable_outcome();
   outcome.set_class_(v1::RPC_ERROR);
