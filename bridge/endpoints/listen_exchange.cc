@@ -16,9 +16,9 @@ ListenExchange::ListenExchange(BridgeCore& core, HttpAnswer answer, const Sessio
       revision_(session.revision),
       term_(session.term),
       after_(std::move(after)),
-      status_wish_(status_wish),
       may_prime_(!after_),
       sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
+      states_(core.loop, sse_, status_wish),
       slot_(core, session.id) {
   WatchPeer();
 }
@@ -31,6 +31,7 @@ void ListenExchange::Start() {
   if (after_) {
     request.set_stream(after_->stream());
     *request.mutable_after() = *after_;
+    request.set_with_status(after_->stream() != 0 && states_.wanted());
   }
   events_.emplace(std::make_unique<LastingListen>(core_.loop, core_.random, core_.client,
                                                   std::move(request), core_.config.reattach,
@@ -77,6 +78,9 @@ void ListenExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
       return OnOutcome(event->outcome());
     case v1::ListenEvent::kChunk:
       return OnChunk(std::move(*event->mutable_chunk()));
+    case v1::ListenEvent::kStatus:
+      OnStatus(std::move(*event->mutable_status()));
+      break;
     case v1::ListenEvent::kEnd:
       if (event->end().reason() == "session_ended") core_.sessions.Forget(session_id_);
       return End();
@@ -135,13 +139,22 @@ void ListenExchange::Relay(const v1::EventId& id, const std::string& text) {
   sse_.Event(FormatEventId(id), text, lifetime_.Wrap([this] { AskNext(); }));
 }
 
+// Nobody has heard it on this stream: it need not wait until the head has gone.
+void ListenExchange::OnStatus(v1::CallStatus status) {
+  if (!states_.wanted()) return;
+  OpenEvents();
+  states_.Take(std::move(status));
+  if (std::exchange(first_status_, false)) states_.TellFirst();
+}
+
 void ListenExchange::OnOutcome(const v1::CallOutcome& outcome) {
   may_prime_ = false;
-  if (WasCancelledByClient(outcome)) return AskNext();
-  if (status_wish_ == StatusWish::kEvents) {
-    OpenEvents();
-    sse_.Aside(kAgentStatus, RenderAgentStatus(v1::CallStatus(), outcome));
+  if (WasCancelledByClient(outcome)) {
+    states_.End(outcome);  // of a stream with nothing else to tell the answer is 204
+    return AskNext();
   }
+  if (states_.wanted()) OpenEvents();
+  states_.End(outcome);
   // Only calls of tools have inputs that can be judged invalid.
   const Asked asked{outcome.client_request_id(), revision_, /*is_tool_call=*/true, {}};
   ResponseText response = RenderOutcome(asked, outcome);
@@ -184,7 +197,9 @@ void ListenExchange::End() {
 void ListenExchange::OnHardTimer() { End(); }
 
 void ListenExchange::OnTick() {
-  if (sse_.open() && !sse_.Check(Exchanges::kTick)) Finish();
+  if (!sse_.open()) return;
+  if (!sse_.Check(Exchanges::kTick)) return Finish();
+  states_.TellIfDue();
 }
 
 void ListenExchange::Drain(bool last) {

@@ -11,6 +11,7 @@
 #include "bridge/exchange.h"
 #include "bridge/session_cache.h"
 #include "bridge/sse_writer.h"
+#include "bridge/status_events.h"
 
 namespace callboard::bridge {
 
@@ -39,6 +40,7 @@ class ListenExchange final : public Exchange {
   void OpenEvents();
   void Prime(const v1::EventId& id);
   void Relay(const v1::EventId& id, const std::string& text);
+  void OnStatus(v1::CallStatus status);
   void OnOutcome(const v1::CallOutcome& outcome);
   void OnChunk(v1::BodyChunk chunk);
   void OnBroken(const absl::Status& status);
@@ -53,12 +55,13 @@ class ListenExchange final : public Exchange {
   core::McpRevision revision_;
   uint64_t term_;
   std::optional<v1::EventId> after_;
-  StatusWish status_wish_;
   bool may_prime_;
   bool resume_counted_ = false;
   std::string tail_;
   BodyCountdown body_;
   SseWriter sse_;
+  StatusEvents states_;  // of the call whose stream it is
+  bool first_status_ = true;
   StreamSlot slot_;
   std::optional<EventPump<v1::ListenEvent>> events_;
 };

@@ -38,6 +38,7 @@ RequestExchange::RequestExchange(BridgeCore& core, RequestSpec spec)
       started_(core.loop.Now()),
       heard_(started_),
       sse_(core.loop, core.random, core.config, core.gauges, answer_),
+      states_(core.loop, sse_, spec_.status_wish),
       out_(spec_.stream == nullptr ? sse_ : *spec_.stream) {
   Restart(hard_wait_);
   if (!spec_.collect && spec_.stream == nullptr) WatchPeer();
@@ -124,7 +125,7 @@ void RequestExchange::OnEvent(absl::StatusOr<v1::InvokeEvent> event) {
     case v1::InvokeEvent::kChunk:
       return OnChunk(std::move(*event->mutable_chunk()));
     case v1::InvokeEvent::kStatus:
-      OnStatus(std::move(*event->mutable_status()));
+      states_.Take(std::move(*event->mutable_status()));
       break;
     // Of a newer control plane.
     case v1::InvokeEvent::EVENT_NOT_SET:
@@ -146,6 +147,9 @@ void RequestExchange::OnListenEvent(absl::StatusOr<v1::ListenEvent> event) {
       return OnOutcome(std::move(*event->mutable_outcome()));
     case v1::ListenEvent::kChunk:
       return OnChunk(std::move(*event->mutable_chunk()));
+    case v1::ListenEvent::kStatus:
+      states_.Take(std::move(*event->mutable_status()));
+      break;
     case v1::ListenEvent::kEnd:
       return OnBroken(
           core::MakeError(absl::StatusCode::kAborted,
@@ -176,6 +180,7 @@ void RequestExchange::Reattach() {
   request.set_session_id(spec_.session_id);
   request.set_stream(position_->stream());
   *request.mutable_after() = *position_;
+  request.set_with_status(states_.wanted());
   // The hard timer is what ends the wait.
   listened_.emplace(
       std::make_unique<LastingListen>(core_.loop, core_.random, core_.client, std::move(request),
@@ -196,7 +201,7 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
   if (!out_.open() && spec_.stream == nullptr && may_stream_ &&
       (accepted.has_id() || spec_.modern)) {
     slot_ = StreamSlot(core_, spec_.session_id);
-    sse_.Start(StatusHeaders(std::string(AgentState(status_.phase()))));
+    sse_.Start(StatusHeaders(std::string(AgentState(states_.newest().phase()))));
     if (spec_.modern) {
       sse_.Comment("accepted");
     } else if (core::HasPriming(spec_.revision)) {
@@ -206,7 +211,7 @@ void RequestExchange::OpenStream(const v1::Accepted& accepted) {
       sse_.Comment("accepted");
       sse_.StandsAt(FormatEventId(accepted.id()));
     }
-    if (status_untold_) TellStatus();
+    states_.TellFirst();
   }
   if (job_due_) BecomeJob();
   if (!finished()) AskNext();
@@ -242,20 +247,6 @@ void RequestExchange::RefuseAsk(const std::string& ask_id, std::string_view why)
   core_.client.Send(std::move(request), [](const absl::StatusOr<v1::SendResponse>&) {});
 }
 
-void RequestExchange::OnStatus(v1::CallStatus status) {
-  status_ = std::move(status);
-  if (spec_.status_wish != StatusWish::kEvents) return;
-  status_untold_ = true;
-  // A reader for whom bytes wait learns the newest state once it has taken them.
-  if (sse_.open() && sse_.idle() && core_.loop.Now() >= status_from_) TellStatus();
-}
-
-void RequestExchange::TellStatus() {
-  status_untold_ = false;
-  status_from_ = core_.loop.Now() + absl::Seconds(1);
-  sse_.Aside(kAgentStatus, RenderAgentStatus(status_));
-}
-
 void RequestExchange::BecomeJob() {
   if (finished() || !job_due_ || call_id_.empty()) return;
   v1::CallRef ref;
@@ -275,14 +266,14 @@ void RequestExchange::OnKept(const absl::StatusOr<v1::Call>& call) {
     return;
   }
   ++core_.gauges.envelopes;
-  ended_state_ = AgentState(status_.phase());
+  ended_state_ = AgentState(states_.newest().phase());
   if (becomes_task()) {
     return Answer(core::MakeResult(spec_.raw_id, NewTaskResult(*call, core_.config)));
   }
   Answer(core::MakeResult(spec_.raw_id,
                           DocumentResult(RenderEnvelope({.call_id = call_id_,
                                                          .tool = slug_,
-                                                         .phase = status_.phase(),
+                                                         .phase = states_.newest().phase(),
                                                          .age = core_.loop.Now() - started_}),
                                          spec_.revision, /*is_error=*/false)));
 }
@@ -290,15 +281,12 @@ void RequestExchange::OnKept(const absl::StatusOr<v1::Call>& call) {
 void RequestExchange::OnOutcome(v1::CallOutcome outcome) {
   job_timer_.Cancel();
   job_due_ = false;
-  status_untold_ = false;
   hard_at_ = absl::InfiniteFuture();  // what is left is its body
   Heard();
   if (spec_.status_wish != StatusWish::kNone) {
     ended_state_ = EndedAgentState(AgentReason(outcome));
-    if (spec_.status_wish == StatusWish::kEvents && sse_.open()) {
-      sse_.Aside(kAgentStatus, RenderAgentStatus(status_, outcome));
-    }
   }
+  states_.End(outcome);
   if (outcome.has_id()) outcome_id_ = FormatEventId(outcome.id());
   if (!slug_.empty() && IsFailure(outcome)) return Explain(std::move(outcome));
   Deliver(outcome);
@@ -482,7 +470,7 @@ std::string RequestExchange::Diagnostics() const {
       .Int("last_event_age_ms", absl::ToInt64Milliseconds(core_.loop.Now() - heard_))
       .String("session", spec_.session_id)
       .String("instance", instance_)
-      .String("last_state", v1::CallPhase_Name(status_.phase()))
+      .String("last_state", v1::CallPhase_Name(states_.newest().phase()))
       .Bool("stream", position_.has_value())
       .Bool("reattaching", listened_.has_value())
       .Take();
@@ -539,7 +527,7 @@ void RequestExchange::OnTick() {
   }
   if (!sse_.open()) return;
   if (!sse_.Check(Exchanges::kTick)) return Finish();
-  if (status_untold_ && sse_.idle() && core_.loop.Now() >= status_from_) TellStatus();
+  states_.TellIfDue();
 }
 
 void RequestExchange::Drain(bool last) {

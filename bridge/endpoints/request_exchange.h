@@ -19,6 +19,7 @@
 #include "bridge/message_stream.h"
 #include "bridge/spliced_text.h"
 #include "bridge/sse_writer.h"
+#include "bridge/status_events.h"
 #include "bridge/translator.h"
 #include "core/telemetry/trace_context.h"
 
@@ -128,8 +129,6 @@ class RequestExchange final : public Exchange {
   // One message on the stream, then the next event.
   void Relay(const v1::EventId& id, const std::string& text);
   void OnAsk(const v1::AskEvent& ask);
-  void OnStatus(v1::CallStatus status);
-  void TellStatus();
   // The stream that it shares is over; the call goes on without anybody to tell.
   bool lost_stream() const { return spec_.stream != nullptr && !out_.open(); }
   void RefuseAsk(const std::string& ask_id, std::string_view why);
@@ -170,10 +169,6 @@ class RequestExchange final : public Exchange {
   absl::Time heard_;  // the last event of the control plane
   // Of the last event of the call's stream that was written.
   std::optional<v1::EventId> position_;
-  v1::CallStatus status_;
-  // Until when the next status event waits; told at the next tick after it.
-  absl::Time status_from_ = absl::InfinitePast();
-  bool status_untold_ = false;
   // The header x-agent-status of an answer that has no stream.
   std::string ended_state_;
   bool may_stream_ = false;
@@ -196,7 +191,8 @@ class RequestExchange final : public Exchange {
     bool begun = false;  // a part has gone out
   };
   std::optional<Large> large_;
-  SseWriter sse_;       // its own stream
+  SseWriter sse_;  // its own stream
+  StatusEvents states_;
   MessageStream& out_;  // that, or the one it shares
   StreamSlot slot_;
   std::optional<EventPump<v1::InvokeEvent>> events_;

@@ -47,6 +47,9 @@ class StreamReader {
   virtual void EndReading(const char* reason) = 0;
   // The newest item the reader has done with.
   virtual StreamPosition consumed() const = 0;
+  // Whether it is told the states of the stream's call. Only the newest waits.
+  virtual bool wants_status() const { return false; }
+  virtual void SetStatus(v1::CallStatus) {}
 };
 
 // Events of one term that the store holds, without a hole.

@@ -128,6 +128,8 @@ class CallFlow final : public AgentCalls {
   void OnReaderGone(Stream& stream);
   void AddReader(const std::string& session_id);
   void RemoveReader(const std::string& session_id);
+  // To a reader that has just come and wants it: the present state.
+  void ShowStatusSoon(const CallId& id);
 
   // ---- AgentCalls ----
   bool FillDispatch(const CallId& id, v1::Dispatch& dispatch,
@@ -288,6 +290,9 @@ class CallFlow final : public AgentCalls {
   void ShowStatus(LiveCall& call);
   // Tells a caller that wants progress where its queued call stands.
   // Tells a caller that sent a token soon what its call waits for.
+  // Who is told of its states: its caller, or whoever listens to its stream and wants them.
+  static StreamReader* StatusReaderOf(const LiveCall& call);
+  void ShowStatusSoon(LiveCall& call);
   void NoteSoon(LiveCall& call);
   void NoteQueue(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,

@@ -115,19 +115,31 @@ void CallFlow::SetPhase(LiveCall& call, v1::CallPhase phase, std::string message
   plane_.executions.SetPhase(*record, phase, Now());
   record->ahead = phase == v1::CALL_QUEUED ? call.ahead : 0;
   record->message = std::move(message);
-  if (call.stream == nullptr || call.source == nullptr) return;
-  if (Now() >= call.last_status + LiveCall::kStatusEvery) {
-    ShowStatus(call);
-  } else {
-    call.status_at = call.last_status + LiveCall::kStatusEvery;
-    Arm(call);
-  }
+  if (call.stream != nullptr) ShowStatusSoon(call);
+}
+
+StreamReader* CallFlow::StatusReaderOf(const LiveCall& call) {
+  if (call.source != nullptr) return call.source;
+  StreamReader* const reader = call.stream == nullptr ? nullptr : call.stream->reader;
+  return reader != nullptr && reader->wants_status() ? reader : nullptr;
+}
+
+void CallFlow::ShowStatusSoon(const CallId& id) {
+  if (LiveCall* call = Find(id)) ShowStatusSoon(*call);
+}
+
+void CallFlow::ShowStatusSoon(LiveCall& call) {
+  if (StatusReaderOf(call) == nullptr) return;
+  if (Now() >= call.last_status + LiveCall::kStatusEvery) return ShowStatus(call);
+  call.status_at = call.last_status + LiveCall::kStatusEvery;
+  Arm(call);
 }
 
 void CallFlow::ShowStatus(LiveCall& call) {
   call.status_at = absl::InfiniteFuture();
   const Execution* record = plane_.executions.Find(call.id);
-  if (call.ended || call.source == nullptr || record == nullptr) return;
+  StreamReader* const reader = StatusReaderOf(call);
+  if (call.ended || reader == nullptr || record == nullptr) return;
   call.last_status = Now();
   v1::CallStatus status;
   status.set_phase(record->phase);
@@ -135,7 +147,7 @@ void CallFlow::ShowStatus(LiveCall& call) {
   status.set_attempt(call.tries());
   status.set_attempts_max(call.idempotent ? 3 : 1);
   status.set_message(record->message);
-  call.source->SetStatus(std::move(status));
+  reader->SetStatus(std::move(status));
 }
 
 void CallFlow::NoteSoon(LiveCall& call) {

@@ -25,8 +25,6 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   void Accept(std::shared_ptr<Stream> stream, uint64_t term, v1::Accepted accepted);
   // There is none and will be none.
   void Accept(v1::Accepted accepted);
-  // Only the newest waits.
-  void SetStatus(v1::CallStatus status);
   // Without a stream.
   void SetOutcome(v1::CallOutcome outcome);
   void WakeBody() { MarkReady(); }
@@ -36,6 +34,8 @@ class InvokeSource final : public PulledSource<v1::InvokeEvent>, public StreamRe
   void Wake() override { MarkReady(); }
   void EndReading(const char* reason) override;
   StreamPosition consumed() const override { return tail_.consumed(); }
+  bool wants_status() const override { return true; }
+  void SetStatus(v1::CallStatus status) override;
 
  protected:
   void OnDemand() override;

@@ -18,8 +18,13 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> Fail(absl::StatusCode code,
 
 }  // namespace
 
-SessionReader::SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, StreamPosition after)
-    : PulledSource(flow.plane().ready), flow_(flow), session_id_(stream->session_id), tail_(flow) {
+SessionReader::SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, StreamPosition after,
+                             bool wants_status)
+    : PulledSource(flow.plane().ready),
+      flow_(flow),
+      session_id_(stream->session_id),
+      wants_status_(wants_status),
+      tail_(flow) {
   replaying_.emplace();
   replaying_->mutable_from()->set_stream(stream->number);
   replaying_->mutable_from()->set_term(after.term);
@@ -47,6 +52,11 @@ void SessionReader::EndReading(const char* reason) {
   MarkReady();
 }
 
+void SessionReader::SetStatus(v1::CallStatus status) {
+  status_ = std::move(status);
+  MarkReady();
+}
+
 std::optional<absl::StatusOr<v1::ListenEvent>> SessionReader::Take() {
   if (ended_) return absl::OutOfRangeError("the stream has ended");
   if (!tail_.alive()) return absl::UnavailableError("the control plane has ended");
@@ -64,7 +74,10 @@ std::optional<absl::StatusOr<v1::ListenEvent>> SessionReader::Take() {
     event.mutable_gap()->set_lost(lost);
     return event;
   }
-  if (auto next = tail_.Take<v1::ListenEvent>()) return *std::move(next);
+  if (auto next = tail_.Take<v1::ListenEvent>()) {
+    if (next->has_outcome()) status_.reset();
+    return *std::move(next);
+  }
   if (tail_.done() || tail_.body_lost()) {
     const char* reason = tail_.body_lost() ? "body_lost" : "finished";
     ended_ = true;
@@ -75,6 +88,10 @@ std::optional<absl::StatusOr<v1::ListenEvent>> SessionReader::Take() {
   if (tail_.behind()) return std::nullopt;
   if (!std::exchange(live_, true)) {
     event.mutable_live();
+    return event;
+  }
+  if (status_) {
+    *event.mutable_status() = *std::exchange(status_, std::nullopt);
     return event;
   }
   return std::nullopt;
@@ -131,7 +148,12 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> OpenReader(CallFlow& flow,
   if (stream->finished && after >= last) {
     if (const auto call = CallId::From(stream->call_id)) flow.OnDelivered(*call);
   }
-  return std::make_unique<SessionReader>(flow, std::move(stream), after);
+  const std::optional<CallId> call =
+      request.with_status() ? CallId::From(stream->call_id) : std::nullopt;
+  auto reader =
+      std::make_unique<SessionReader>(flow, std::move(stream), after, request.with_status());
+  if (call) flow.ShowStatusSoon(*call);
+  return reader;
 }
 
 }  // namespace callboard::server

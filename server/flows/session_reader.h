@@ -16,12 +16,15 @@ namespace callboard::server {
 class SessionReader final : public PulledSource<v1::ListenEvent>, public StreamReader {
  public:
   // `after`: the last event the listener has.
-  SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, StreamPosition after);
+  SessionReader(CallFlow& flow, std::shared_ptr<Stream> stream, StreamPosition after,
+                bool wants_status);
   ~SessionReader() override;
 
   void Wake() override { MarkReady(); }
   void EndReading(const char* reason) override;
   StreamPosition consumed() const override { return tail_.consumed(); }
+  bool wants_status() const override { return wants_status_; }
+  void SetStatus(v1::CallStatus status) override;
 
  protected:
   void OnDemand() override { tail_.OnDemand(); }
@@ -32,8 +35,10 @@ class SessionReader final : public PulledSource<v1::ListenEvent>, public StreamR
 
   CallFlow& flow_;
   const std::string session_id_;
+  const bool wants_status_;
   StreamTail tail_;
   std::optional<v1::Replaying> replaying_;
+  std::optional<v1::CallStatus> status_;  // the newest, behind all events
   bool live_ = false;
   bool counted_ = true;
   const char* end_reason_ = nullptr;

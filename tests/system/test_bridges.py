@@ -397,3 +397,84 @@ def test_bridge_refuses_what_it_cannot_use(stage):
     assert "--control-plane nowhere: expected HOST:PORT" in said("--control-plane", "nowhere")
     assert "bridge.hard_wait" in said("--set", "bridge.hard_wait=soon")
     assert "budgets.queue" in said("--set", "budgets.queue=1m")
+
+
+# ---- states of a call --------------------------------------------------------------------------
+
+
+def states_of(response, into):
+    """All events until the stream ends or is cut; states go into `into` as they come."""
+    events = []
+    try:
+        for event in read_events(response):
+            events.append(event)
+            if event.type == "x-agent-status":
+                into.append((json.loads(event.data)["state"], time.monotonic()))
+    except (OSError, http.client.HTTPException):
+        pass
+    return events
+
+
+def follow(response):
+    states, events = [], []
+    reader = threading.Thread(target=lambda: events.extend(states_of(response, states)), daemon=True)
+    reader.start()
+    return states, events, reader
+
+
+@pytest.mark.parametrize("killed", ["bridge", "control plane", "control plane behind a bridge"])
+def test_a_client_that_asked_for_states_hears_them_again_after_a_kill(behind, killed):
+    bridge = behind.start_bridge() if killed != "control plane" else None
+    client = behind.client(port=bridge.port if bridge else behind.port)
+    plain = client._headers
+    client._headers = lambda: plain() | {"x-agent-status": "events"}
+    behind.client().start_call("count", {"id": "before", "ms": 5000}, timeout=30)
+    behind.wait_begun("before")
+    number, connection, response = start_streamed_call(client, "count", {"id": "mine", "ms": 2500})
+    assert response.headers["x-agent-status"] == "queued"
+    states, events, reader = follow(response)
+    wait_until(lambda: states, 5, "the first state")
+    assert states[0][0] == "queued"
+
+    if killed == "bridge":
+        bridge.kill()
+        reader.join(10)
+        behind.start_bridge(port=bridge.port)
+    else:
+        behind.control_plane.kill()
+        behind.restart_control_plane()
+    resumed = killed != "control plane behind a bridge"
+    heard = len(states)
+    if resumed:
+        reader.join(10)
+        connection.close()
+        last = next(event for event in reversed(events) if event.id).id
+        began = time.monotonic()
+        connection, response = open_stream(client, last)
+        assert response.status == 200
+        heard = 0
+        states, events, reader = follow(response)
+        wait_until(lambda: states, 3, "the present state of the call")
+        assert states[0][0] in ("queued", "connecting") and states[0][1] - began < 2
+    wait_until(lambda: states[-1][0] == "waiting", 20, "the call is seen to run")
+    reader.join(20)
+    connection.close()
+    told = [state for state, _ in states[heard:]]
+    assert told[-2:] == ["waiting", "success"], told
+    pauses = [after - before for (_, before), (_, after) in zip(states[heard:-1], states[heard + 1:-1])]
+    assert all(pause > 0.7 for pause in pauses), "at most one a second but for the last"
+    answers = [json.loads(event.data) for event in events if event.data and event.type in ("", "message")]
+    assert [answer["id"] for answer in answers] == [number]
+    assert answers[0]["result"]["content"][0]["text"] == "counted mine"
+    assert events[-1].type in ("", "message") and events[-2].type == "x-agent-status"
+
+
+def test_a_resumed_stream_says_nothing_of_states_to_those_who_did_not_ask(behind):
+    client = behind.client()
+    _, connection, response = start_streamed_call(client, "count", {"id": "mine", "ms": 2500})
+    last = next(event for event in read_events(response) if event.id).id
+    connection.close()
+    connection, response = open_stream(client, last)
+    assert b"x-agent-status" not in response.read()
+    assert response.headers["x-agent-status"] is None
+    connection.close()

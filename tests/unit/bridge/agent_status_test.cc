@@ -77,6 +77,32 @@ TEST_F(AgentStatus, IsToldAtMostOnceASecondAndTheLastStateWins) {
           R"("state":"retrying","ahead":0,"attempt":1,"attempts_max":3,"reason":"","message":"retry 1 of 3")"));
 }
 
+TEST_F(AgentStatus, GoesOnWhenTheControlPlaneIsLostAndTheStreamIsListenedToAgain) {
+  const Answer answer = Call("events");
+  Push(Status(v1::CALL_WAITING));
+  Push(Accepted(5));
+  answer->body.clear();
+  plane_.invokes.back().script->Push(absl::UnavailableError("cut"));
+  loop_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(plane_.listens.size(), 1u);
+  EXPECT_TRUE(plane_.listens[0].request.with_status());
+  v1::ListenEvent event;
+  *event.mutable_status() = Status(v1::CALL_CONNECTING).status();
+  plane_.listens[0].script->Push(std::move(event));
+  loop_.RunReady();
+  EXPECT_EQ(
+      answer->body,
+      Told(
+          R"("state":"connecting","ahead":0,"attempt":1,"attempts_max":3,"reason":"","message":"waiting for the link to the application")"));
+
+  const Answer plain = Call("");
+  Push(Accepted(6));
+  plane_.invokes.back().script->Push(absl::UnavailableError("cut"));
+  loop_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(plane_.listens.size(), 2u);
+  EXPECT_FALSE(plane_.listens[1].request.with_status()) << "nobody asked";
+}
+
 TEST_F(AgentStatus, WaitsForAReaderWhoIsBehind) {
   const Answer answer = Call("events");
   Push(Accepted(5));

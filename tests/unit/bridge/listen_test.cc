@@ -1,4 +1,5 @@
 // Tests of GET streams: opening, resuming, taking over, limits, life.
+#include "fmt/format.h"
 #include "tests/unit/bridge/bridge_fixture.h"
 
 namespace callboard::tests {
@@ -103,6 +104,85 @@ TEST_F(Listening, OfACallWhoseStatesAreAskedForTellsTheLastOne) {
             "\n\nevent: message\nid: 5.7.9\n"
             R"(data: {"jsonrpc":"2.0","id":1,"result":{}})"
             "\n\n");
+}
+
+TEST_F(Listening, OfACallWhoseStatesAreAskedForTellsThemAsTheyChange) {
+  const auto status = [](v1::CallPhase phase, uint32_t ahead = 0) {
+    v1::ListenEvent event;
+    event.mutable_status()->set_phase(phase);
+    event.mutable_status()->set_ahead(ahead);
+    event.mutable_status()->set_attempt(1);
+    event.mutable_status()->set_attempts_max(3);
+    return event;
+  };
+  const auto told = [](std::string_view state, int ahead, std::string_view message) {
+    return fmt::format(
+        "event: x-agent-status\ndata: {{\"state\":\"{}\",\"ahead\":{},\"attempt\":1,"
+        "\"attempts_max\":3,\"reason\":\"\",\"message\":\"{}\"}}\n\n",
+        state, ahead, message);
+  };
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}, {"x-agent-status", "events"}});
+  EXPECT_TRUE(plane_.listens[0].request.with_status());
+  Push(status(v1::CALL_QUEUED, 4));
+  EXPECT_EQ(answer->body, ": listening\n\n" + told("queued", 4, "queued: 4 before this call"));
+  answer->body.clear();
+  // At most one a second, the newest.
+  for (uint32_t ahead = 3; ahead > 0; --ahead) Push(status(v1::CALL_QUEUED, ahead));
+  EXPECT_EQ(answer->body, "");
+  loop_.RunFor(absl::Milliseconds(2100));
+  EXPECT_EQ(answer->body, told("queued", 1, "queued: 1 before this call"));
+  // Its control plane is lost and comes back: the same wish goes to it.
+  Push(absl::UnavailableError("cut"));
+  loop_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(plane_.listens.size(), 2u);
+  EXPECT_TRUE(plane_.listens[1].request.with_status());
+  answer->body.clear();
+  Push(status(v1::CALL_WAITING));
+  EXPECT_EQ(answer->body, told("waiting", 0, "the tool is at work"));
+  answer->body.clear();
+  // The end is told at once, before the response.
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::RESULT);
+  outcome.mutable_outcome()->set_client_request_id("1");
+  outcome.mutable_outcome()->mutable_body()->set_inline_("{}");
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 9);
+  Push(outcome);
+  EXPECT_TRUE(answer->body.starts_with(told("success", 0, "done"))) << answer->body;
+}
+
+TEST_F(Listening, TheEndOfACancelledCallIsAStateForThoseWhoHeardOthers) {
+  const Answer answer = Get(Open(), {{"Last-Event-ID", "5.7.2"}, {"x-agent-status", "events"}});
+  v1::ListenEvent status;
+  status.mutable_status()->set_phase(v1::CALL_WAITING);
+  Push(status);
+  v1::ListenEvent outcome;
+  outcome.mutable_outcome()->set_class_(v1::CANCELLED);
+  outcome.mutable_outcome()->set_reason(v1::CANCELLED_BY_CLIENT);
+  *outcome.mutable_outcome()->mutable_id() = Id(5, 7, 3);
+  Push(outcome);
+  EXPECT_NE(answer->body.find(R"("state":"failed","ahead":0,"reason":"cancelled_by_client")"),
+            std::string::npos)
+      << answer->body;
+  v1::ListenEvent end;
+  end.mutable_end()->set_reason("finished");
+  Push(end);
+  EXPECT_TRUE(answer->ended);
+}
+
+TEST_F(Listening, StatesAreInNoByteForThoseWhoDidNotAsk) {
+  for (const char* wish : {"", "header"}) {
+    const std::string session = Open();
+    net::HeaderList headers = {{"Last-Event-ID", "5.7.2"}};
+    if (*wish != '\0') headers.emplace_back("x-agent-status", wish);
+    const Answer answer = Get(session, headers);
+    EXPECT_FALSE(plane_.listens.back().request.with_status());
+    Push(Live());
+    EXPECT_EQ(answer->body, ": listening\n\n") << wish;
+  }
+  const Answer own = Get(Open(), {{"x-agent-status", "events"}});
+  EXPECT_FALSE(plane_.listens.back().request.with_status()) << "it is no call's";
+  const Answer resumed = Get(Open(), {{"Last-Event-ID", "0.7.2"}, {"x-agent-status", "events"}});
+  EXPECT_FALSE(plane_.listens.back().request.with_status());
 }
 
 TEST_F(Listening, StreamOfACancelledCallIsAnsweredWithoutContentSoThatClientsStopAsking) {
