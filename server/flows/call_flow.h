@@ -122,14 +122,16 @@ class CallFlow final : public AgentCalls {
   void OnSourceGone(const CallId& id, const InvokeSource* source, bool lost);
   // A call's outcome for somebody else; nullopt while it is open. `reply` runs inline or later.
   using OutcomeReply = absl::AnyInvocable<void(v1::CallOutcome)>;
+  // What whoever waits for it is told to know how long that may take.
+  v1::Accepted AcceptanceOf(const CallId& id) const;
   void Follow(const CallId& id, OutcomeSource* source);
   void Unfollow(const CallId& id, OutcomeSource* source);
   void OutcomeOf(const CallId& id, OutcomeReply reply);
   void OnReaderGone(Stream& stream);
-  void AddReader(const std::string& session_id);
-  void RemoveReader(const std::string& session_id);
   // To a reader that has just come and wants it: the present state.
   void ShowStatusSoon(const CallId& id);
+  void AddReader(const std::string& session_id);
+  void RemoveReader(const std::string& session_id);
 
   // ---- AgentCalls ----
   bool FillDispatch(const CallId& id, v1::Dispatch& dispatch,
@@ -280,19 +282,20 @@ class CallFlow final : public AgentCalls {
   // Whether progress with these params may be told now; it is then what the next has to exceed.
   static bool Grows(LiveCall& call, std::string_view params);
   bool OpenStream(LiveCall& call);
-  // What whoever waits for it is told to know how long that may take.
+  // Of a caller that has just come: its stream is opened, or its call accepted, when it wants that.
+  void AcceptInTime(LiveCall& call);
   v1::Accepted AcceptanceOf(const LiveCall& call) const;
   void Append(LiveCall& call, StreamItem item);
   void WakeReader(LiveCall& call);
   // Somebody reads the body of its outcome, or will when the outcome is read.
   static bool IsRead(const LiveCall& call);
   void SetPhase(LiveCall& call, v1::CallPhase phase, std::string message = {});
-  void ShowStatus(LiveCall& call);
-  // Tells a caller that wants progress where its queued call stands.
-  // Tells a caller that sent a token soon what its call waits for.
   // Who is told of its states: its caller, or whoever listens to its stream and wants them.
   static StreamReader* StatusReaderOf(const LiveCall& call);
   void ShowStatusSoon(LiveCall& call);
+  void ShowStatus(LiveCall& call);
+  // Tells a caller that wants progress where its queued call stands.
+  // Tells a caller that sent a token soon what its call waits for.
   void NoteSoon(LiveCall& call);
   void NoteQueue(LiveCall& call);
   void AnswerAsk(LiveCall& call, uint64_t ask_n, const std::string& result,

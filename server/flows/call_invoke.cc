@@ -141,11 +141,7 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Invoke(v1::InvokeR
       call.created + call.queue_budget + call.run_budget + plane_.config.budgets.upper_wait_margin;
   auto source = std::make_unique<InvokeSource>(*this, call.id, session_id);
   call.source = source.get();
-  if (call.request.open_stream_after_ms() != 0) {
-    call.accept_at = call.created + core::FromMillis(call.request.open_stream_after_ms());
-  } else if (!call.request.never_open_stream()) {
-    OpenStream(call);
-  }
+  AcceptInTime(call);
   Send(call);
   Arm(call);
   return source;

@@ -5,7 +5,6 @@
 #include "core/mcp/canonical_json.h"
 #include "core/mcp/json.h"
 #include "core/runtime/digest.h"
-#include "core/runtime/milliseconds.h"
 #include "fmt/format.h"
 #include "server/flows/call_flow.h"
 #include "server/flows/invoke_source.h"
@@ -81,11 +80,10 @@ std::unique_ptr<core::EventSource<v1::InvokeEvent>> CallFlow::Reattach(
   call.request.set_client_request_id(request.client_request_id());
   call.request.set_progress_token(request.progress_token());
   call.request.set_never_open_stream(request.never_open_stream());
+  call.request.set_open_stream_after_ms(request.open_stream_after_ms());
   auto source = std::make_unique<InvokeSource>(*this, call.id, session_id);
   call.source = source.get();
-  if (!request.never_open_stream()) {
-    call.accept_at = Now() + core::FromMillis(request.open_stream_after_ms());
-  }
+  AcceptInTime(call);
   Arm(call);
   return source;
 }

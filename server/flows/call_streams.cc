@@ -53,6 +53,22 @@ bool CallFlow::OpenStream(LiveCall& call) {
   return true;
 }
 
+void CallFlow::AcceptInTime(LiveCall& call) {
+  call.accept_at = absl::InfiniteFuture();
+  if (call.request.open_stream_after_ms() != 0) {
+    call.accept_at = Now() + core::FromMillis(call.request.open_stream_after_ms());
+  } else if (!call.request.never_open_stream()) {
+    OpenStream(call);
+  }
+}
+
+v1::Accepted CallFlow::AcceptanceOf(const CallId& id) const {
+  if (const LiveCall* call = Find(id); call != nullptr && !call->ended) return AcceptanceOf(*call);
+  v1::Accepted accepted;
+  accepted.set_call_id(id.str());
+  return accepted;
+}
+
 v1::Accepted CallFlow::AcceptanceOf(const LiveCall& call) const {
   v1::Accepted accepted;
   accepted.set_call_id(call.id.str());

@@ -88,6 +88,7 @@ std::optional<absl::StatusOr<v1::InvokeEvent>> OutcomeSource::Take() {
   v1::InvokeEvent event;
   if (!std::exchange(named_, true)) {
     event.mutable_accepted()->set_call_id(call_.str());
+    if (!alive_.expired()) *event.mutable_accepted() = flow_.AcceptanceOf(call_);
     return event;
   }
   if (ready_ && !std::exchange(given_, true)) {

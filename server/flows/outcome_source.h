@@ -11,11 +11,11 @@
 
 namespace callboard::server {
 
-// Owned by its consumer. Names a call that runs (Accepted without a stream, which is the first
-// caller's), so that nobody need wait for it. Waits until the call has ended, however it was begun,
-// and for a large body that is still coming no longer than upper_wait_margin. Of such a body one
-// piece is held at a time. Unavailable: the control plane is gone, or the body is not here yet;
-// Aborted: it was lost half-way.
+// Owned by its consumer. Names a call that runs and tells how long it may (Accepted without a
+// stream, which is the first caller's), so that nobody need wait for it. Waits until the call has
+// ended, however it was begun, and for a large body that is still coming no longer than
+// upper_wait_margin. Of such a body one piece is held at a time. Unavailable: the control plane is
+// gone, or the body is not here yet; Aborted: it was lost half-way.
 class OutcomeSource final : public PulledSource<v1::InvokeEvent> {
  public:
   // `client_request_id`: of the request that wants it, if it is another one.

@@ -65,6 +65,56 @@ TEST_F(KeysTest, ARunningCallIsAttachedTo) {
   EXPECT_EQ(third->params().size(), 1u);  // it has taken the first caller's place
 }
 
+TEST_F(KeysTest, WhoeverTakesTheCallersPlaceIsToldHowLongTheCallMayTake) {
+  auto agent = Link();
+  int rounds = 0;
+  const auto attach = [&](bool stream, uint64_t after_ms) {
+    const std::string session = OpenSession();
+    auto request = Keyed(session, "1");
+    request.set_idempotency_key("key-" + std::to_string(++rounds));
+    auto first = Invoke(request);
+    const v1::Dispatch call = agent->TakeDispatch();
+    agent->Started(call);
+    loop.RunFor(absl::Milliseconds(100));
+    first->Drop();
+    loop.RunFor(absl::Seconds(1));
+    request.set_client_request_id("2");
+    request.set_never_open_stream(!stream);
+    request.set_open_stream_after_ms(after_ms);
+    auto second = Invoke(std::move(request));
+    EXPECT_EQ(second->accepted().has_value(), after_ms == 0 && stream);
+    loop.RunFor(absl::Seconds(2));
+    const auto accepted = second->accepted();
+    agent->Result(call, 2);
+    loop.RunReady();
+    EXPECT_EQ(second->outcome().body().inline_(), R"({"ok":1})");
+    EXPECT_EQ(second->outcome().call_id(), call.call_id());
+    return accepted;
+  };
+  const uint64_t all_ms = static_cast<uint64_t>(
+      absl::ToInt64Milliseconds(config.budgets.queue + config.budgets.heavy_call));
+  const auto told = attach(/*stream=*/false, 1000);
+  ASSERT_TRUE(told);
+  EXPECT_FALSE(told->has_id());
+  EXPECT_GT(told->hard_ms(), all_ms);
+  const auto streamed = attach(/*stream=*/true, 1000);
+  ASSERT_TRUE(streamed);
+  EXPECT_TRUE(streamed->has_id());
+  EXPECT_GT(streamed->hard_ms(), all_ms);
+  EXPECT_TRUE(attach(/*stream=*/true, 0)->has_id()) << "at once";
+  EXPECT_FALSE(attach(/*stream=*/false, 0)) << "whoever wants no acceptance has none";
+}
+
+TEST_F(KeysTest, WhoeverWaitsBesideTheCallerIsToldHowLongTheCallMayTake) {
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto first = Invoke(Keyed(session, "1"));
+  auto second = Invoke(Keyed(session, "2"));
+  ASSERT_TRUE(second->accepted());
+  EXPECT_GT(second->accepted()->hard_ms(),
+            static_cast<uint64_t>(absl::ToInt64Milliseconds(config.budgets.queue)));
+}
+
 TEST_F(KeysTest, KeysSurviveARestartAtEveryPoint) {
   auto agent = Link();
   const std::string session = OpenSession();
