@@ -1,6 +1,7 @@
 // The tower's door: one agent, its seats, and its links to control planes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -103,7 +104,11 @@ struct AgentGauges {
   uint64_t ignored_items = 0;  // of a newer protocol, which must not come
   uint64_t attaches = 0;
   uint64_t welcomes = 0;
-  uint64_t link_drops = 0;              // after a Welcome
+  uint64_t links_resumed = 0;  // Welcomes behind the first of a control plane: of the same process
+  uint64_t links_re_registered = 0;  // of another one, which takes over
+  uint64_t link_drops = 0;           // after a Welcome
+  // Openings that failed, by what was said; nothing was: CODE_UNSPECIFIED.
+  std::array<uint64_t, v1::Refused::Code_ARRAYSIZE> link_failures = {};
   std::map<std::string, bool> link_up;  // by address
   bool journal_writable = true;
   uint64_t queued_bytes = 0;

@@ -63,6 +63,19 @@ void WriteMetrics(const AgentGauges& gauges, const std::vector<v1::SeatState>& s
   text.Counter("callboard_agent_dials_total", "Links begun.").Sample(gauges.attaches);
   text.Counter("callboard_agent_link_ups_total", "Links that a control plane has welcomed.")
       .Sample(gauges.welcomes);
+  text.Counter("callboard_agent_relinks_total",
+               "Links welcomed again: by the same process of a control plane, or by another one.")
+      .Sample(gauges.links_resumed, {{"level", "resume"}})
+      .Sample(gauges.links_re_registered, {{"level", "re_register"}});
+  text.Counter("callboard_agent_link_failures_total",
+               "Links begun that no control plane has welcomed, by reason.");
+  for (int code = 0; code < v1::Refused::Code_ARRAYSIZE; ++code) {
+    const std::string reason =
+        code == v1::Refused::CODE_UNSPECIFIED
+            ? "no_answer"
+            : absl::AsciiStrToLower(v1::Refused::Code_Name(static_cast<v1::Refused::Code>(code)));
+    text.Sample(gauges.link_failures[static_cast<size_t>(code)], {{"reason", reason}});
+  }
   text.Counter("callboard_agent_link_drops_total", "Such links that have ended.")
       .Sample(gauges.link_drops);
   text.Counter("callboard_agent_items_ignored_total", "Items of a newer protocol.")

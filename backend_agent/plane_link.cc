@@ -26,7 +26,11 @@ void PlaneLink::AppendInventory(std::deque<v1::AgentItem>& items) {
 }
 
 void PlaneLink::OnLinked(const v1::Welcome& welcome) {
-  changed_ = !linked_to_.empty() && linked_to_ != welcome.control_plane_id();
+  const bool again = !linked_to_.empty();
+  changed_ = again && linked_to_ != welcome.control_plane_id();
+  const bool same = !changed_ && term_ == welcome.term();
+  if (again) ++(same ? links_.resumed_ : links_.re_registered_);
+  term_ = welcome.term();
   linked_to_ = welcome.control_plane_id();
   named_.clear();
   for (const std::string& address : welcome.alternates()) Name(address);
@@ -40,6 +44,12 @@ void PlaneLink::OnUnlinked() {
   links_.seats_.OnUnlinked(*this);
   links_.desk_.OnUnlinked(*this);
   links_.ReviewSoon();
+}
+
+void PlaneLink::OnNotLinked(v1::Refused::Code code) {
+  // A newer control plane may have reasons of its own.
+  const auto known = v1::Refused::Code_IsValid(code) ? code : v1::Refused::CODE_UNSPECIFIED;
+  ++links_.failures_[static_cast<size_t>(known)];
 }
 
 void PlaneLink::OnAlias(const std::string& address, const std::string& control_plane_id) {

@@ -41,6 +41,7 @@ class PlaneLink final : public Uplink::Owner, public CallDesk::Port, public Seat
   void AppendInventory(std::deque<v1::AgentItem>& items) override;
   void OnLinked(const v1::Welcome& welcome) override;
   void OnUnlinked() override;
+  void OnNotLinked(v1::Refused::Code code) override;
   void OnAllReceived() override { SeatFeed::OnAllReceived(*this); }
   void OnAlias(const std::string& address, const std::string& control_plane_id) override;
   void OnGoAway(const v1::GoAway& away) override;
@@ -58,6 +59,7 @@ class PlaneLink final : public Uplink::Owner, public CallDesk::Port, public Seat
   std::vector<std::string> named_;
   std::optional<Alias> alias_;
   std::string linked_to_;  // control plane of the last Welcome
+  uint64_t term_ = 0;      // and its term
   bool changed_ = false;
   Uplink uplink_;
 };

@@ -55,7 +55,10 @@ void PlaneLinks::AddTo(AgentGauges& gauges) const {
   gauges.attaches = link_epoch_;
   gauges.ignored_items = ignored_items_;
   gauges.welcomes = welcomes_;
+  gauges.links_resumed = resumed_;
+  gauges.links_re_registered = re_registered_;
   gauges.link_drops = drops_;
+  gauges.link_failures = failures_;
   for (const auto& link : links_) {
     const bool linked = link->uplink().linked();
     gauges.linked = gauges.linked || linked;

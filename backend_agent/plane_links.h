@@ -1,6 +1,7 @@
 // The agent's links: one to each control plane, at configured addresses and at those planes name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -72,7 +73,10 @@ class PlaneLinks final {
   uint64_t link_epoch_ = 0;  // of all links together, so it grows for each control plane
   uint64_t ignored_items_ = 0;
   uint64_t welcomes_ = 0;
+  uint64_t resumed_ = 0;
+  uint64_t re_registered_ = 0;
   uint64_t drops_ = 0;
+  std::array<uint64_t, v1::Refused::Code_ARRAYSIZE> failures_ = {};
   std::vector<std::unique_ptr<PlaneLink>> links_;
   bool stopping_ = false;
   bool review_posted_ = false;

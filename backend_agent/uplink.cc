@@ -156,7 +156,8 @@ void Uplink::Redial(absl::Status why, absl::Duration wait) {
   dial_timer_ = loop_.After(wait, [this] { Dial(); });
 }
 
-void Uplink::OnDialFailed(absl::Status why, absl::Duration wait) {
+void Uplink::OnDialFailed(absl::Status why, absl::Duration wait, v1::Refused::Code code) {
+  owner_.OnNotLinked(code);
   Redial(std::move(why), wait);
   if (!addresses_.empty()) address_ = (address_ + 1) % addresses_.size();
 }
@@ -231,7 +232,8 @@ void Uplink::OnRefused(const v1::Refused& refused) {
   const absl::Status why =
       core::MakeError(absl::StatusCode::kFailedPrecondition,
                       fmt::format("refused by the control plane: {}", refused.message()));
-  if (!alias) return state_ == State::kLinked ? Redial(why, wait) : OnDialFailed(why, wait);
+  if (!alias && state_ != State::kLinked) return OnDialFailed(why, wait, refused.code());
+  if (!alias) return Redial(why, wait);
   const std::string refused_address = address();
   Redial(why, wait);
   owner_.OnAlias(refused_address, refused.control_plane_id());

@@ -37,6 +37,8 @@ class Uplink final : public ControlPlaneLink::Handler {
     virtual void AppendInventory(std::deque<v1::AgentItem>& items) = 0;
     virtual void OnLinked(const v1::Welcome& welcome) = 0;
     virtual void OnUnlinked() = 0;
+    // An opening has failed: it was refused, or nobody answered (CODE_UNSPECIFIED).
+    virtual void OnNotLinked(v1::Refused::Code code) = 0;
     // The peer has all that was written so far.
     virtual void OnAllReceived() = 0;
     // Refused: another address has led this process to the same control plane.
@@ -95,7 +97,8 @@ class Uplink final : public ControlPlaneLink::Handler {
   // Ends the present link; the next is dialled after `wait`.
   void Redial(absl::Status why, absl::Duration wait);
   // Likewise, and the next is to the next address.
-  void OnDialFailed(absl::Status why, absl::Duration wait);
+  void OnDialFailed(absl::Status why, absl::Duration wait,
+                    v1::Refused::Code code = v1::Refused::CODE_UNSPECIFIED);
   void CloseLink(const absl::Status& status);
   void LogLoss(const absl::Status& why, bool was_linked);
   void OnOpeningItem(const v1::ServerItem& item);

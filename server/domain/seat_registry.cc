@@ -160,6 +160,11 @@ absl::StatusOr<SeatRegistry::Change> SeatRegistry::Update(
   return same && !died ? Change::kNone : Change::kUpdated;
 }
 
+void SeatRegistry::SetBoot(std::string_view seat_id, const std::string& boot_id) {
+  auto found = seats_.find(seat_id);
+  if (found != seats_.end()) found->second.boot_id = boot_id;
+}
+
 void SeatRegistry::Rename(const std::string& seat_id, SeatRecord& record) {
   seat_of_name_.erase(record.display_name);
   const std::string wanted = !record.state.name().empty()  ? record.state.name()
@@ -438,6 +443,13 @@ std::map<std::string, uint64_t> SeatRegistry::IncarnationsOf(const std::string& 
     if (seat.agent_id == agent_id) incarnations[id] = seat.state.incarnation();
   }
   return incarnations;
+}
+
+std::string SeatRegistry::BootOf(const std::string& agent_id) const {
+  for (const auto& [id, seat] : seats_) {
+    if (seat.agent_id == agent_id && !seat.boot_id.empty()) return seat.boot_id;
+  }
+  return "";
 }
 
 std::vector<std::string> SeatRegistry::SeatsOf(const std::string& agent_id) const {

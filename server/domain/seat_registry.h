@@ -27,6 +27,7 @@ enum class Presence {
 struct SeatRecord {
   v1::SeatState state;
   std::string agent_id;
+  std::string boot_id;  // of the agent's run that told of it last; empty: not known
   std::string host;
   Presence presence = Presence::kLinked;
   absl::Time last_seen;
@@ -64,6 +65,8 @@ class SeatRegistry {
   void Detach(const std::string& agent_id, absl::Time now);
   // A heartbeat: its linked seats are seen.
   void Seen(const std::string& agent_id, absl::Time now);
+  // Which run of its agent has told of it. Nothing happens if it is unknown.
+  void SetBoot(std::string_view seat_id, const std::string& boot_id);
   // Removed by its owner (row gone, no longer configured).
   void Remove(const std::string& seat_id);
   // Ages detached seats and forgets those past forget_after; returns those whose presence changed
@@ -93,6 +96,8 @@ class SeatRegistry {
 
   std::map<std::string, uint64_t> IncarnationsOf(const std::string& agent_id) const;
   std::vector<std::string> SeatsOf(const std::string& agent_id) const;
+  // Of the run of the agent that told of its seats last; empty if it has none, or it is not known.
+  std::string BootOf(const std::string& agent_id) const;
   const std::map<std::string, SeatRecord, std::less<>>& all() const { return seats_; }
   size_t size() const { return seats_.size(); }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "core/runtime/planted_bug.h"
 #include "core/runtime/strings.h"
@@ -63,6 +64,8 @@ Session& SessionTable::Restore(std::string id, const v1::SessionRecord& record, 
                                  record.own_dropped_through().n()};
   session.own_dropped = record.own_dropped();
   session.owed_look_again = true;
+  session.awaited = true;
+  ++taken_over_.awaited;
   return session;
 }
 
@@ -88,6 +91,10 @@ Session* SessionTable::Use(std::string_view id, absl::Time now) {
   if (session != nullptr) {
     session->last_use = now;
     session->suspended = false;
+    if (std::exchange(session->awaited, false)) {
+      --taken_over_.awaited;
+      ++taken_over_.taken_up;
+    }
     Touch(*session);
   }
   return session;
@@ -97,6 +104,10 @@ void SessionTable::Erase(std::string_view id) {
   auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   Session& session = *found->second;
+  if (session.awaited) {
+    --taken_over_.awaited;
+    ++taken_over_.ended;
+  }
   while (!session.streams.empty()) DropStream(session, session.streams.begin()->first);
   lru_.erase(session.lru);
   by_id_.erase(session.id);

@@ -51,6 +51,7 @@ struct Session {
   // Is told once, when its backend is there, that all may have changed: it is of a former term, or
   // was opened while nobody knew what its backend has.
   bool owed_look_again = false;
+  bool awaited = false;  // of a former term, and its client has not come back yet
 
   static constexpr size_t kPinsMax = 256;
 };
@@ -116,6 +117,13 @@ class SessionTable {
     return sessions_;
   }
   size_t size() const { return sessions_.size(); }
+  // What became of the sessions of former terms.
+  struct TakenOver {
+    size_t awaited = 0;  // their clients have not come back yet
+    uint64_t taken_up = 0;
+    uint64_t ended = 0;  // before their client had come back
+  };
+  const TakenOver& taken_over() const { return taken_over_; }
   size_t streams() const { return streams_; }
   size_t replay_bytes() const { return replay_bytes_; }
 
@@ -135,6 +143,7 @@ class SessionTable {
   bool all_busy_ = false;    // at the last look, since the last sweep
   std::string sweep_from_;
   absl::AnyInvocable<void(Stream&)> dropped_;
+  TakenOver taken_over_;
   size_t streams_ = 0;
   size_t replay_bytes_ = 0;
 };

@@ -82,6 +82,9 @@ uint64_t AgentDirectory::ignored_items() const {
 void AgentDirectory::AddTo(ControlPlaneGauges& gauges) const {
   gauges.links_first = links_first_;
   gauges.links_again = links_again_;
+  gauges.links_resumed = links_resumed_;
+  gauges.links_re_registered = links_re_registered_;
+  gauges.links_refused = links_refused_;
   gauges.link_drops = link_drops_;
 }
 
@@ -181,6 +184,12 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   AgentInfo& info = agent.info;
   info.host = hello.software().host();
   info.pid = hello.software().pid();
+  // Of an agent that comes back to a control plane of a later term its seats tell it.
+  const std::string former_boot =
+      info.links > 0 ? info.boot_id : plane_.seats.BootOf(info.agent_id);
+  if (!former_boot.empty()) {
+    ++(former_boot == hello.boot_id() ? links_resumed_ : links_re_registered_);
+  }
   info.boot_id = hello.boot_id();
   info.epoch = hello.link_epoch();
   info.journal_id = hello.journal_id();
@@ -328,12 +337,14 @@ void AgentDirectory::UpdateSeat(Agent& agent, const v1::SeatState& state) {
   }
   const std::string former_digest = former == nullptr ? "" : former->state.catalogue_digest();
   const bool differs = former == nullptr || former->agent_id != agent.info.agent_id ||
-                       former->host != agent.info.host || SeatKeeper::Differ(former->state, state);
+                       former->boot_id != agent.info.boot_id || former->host != agent.info.host ||
+                       SeatKeeper::Differ(former->state, state);
   const bool was_up =
       former != nullptr && former->presence == Presence::kLinked && former->state.incarnation() > 0;
   auto change = plane_.seats.Update(state, agent.info.agent_id, agent.info.host, agent.info.labels,
                                     plane_.loop.Now());
   if (!change.ok()) return;
+  plane_.seats.SetBoot(seat_id, agent.info.boot_id);
   const SeatRecord* seat = plane_.seats.Find(seat_id);
   if (seat == nullptr) return;
   if (differs || *change == SeatRegistry::Change::kBackOnline) seats_.Keep(seat_id);

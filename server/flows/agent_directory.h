@@ -103,6 +103,7 @@ class AgentDirectory final : public AgentSession::Host {
   void AddTo(ControlPlaneGauges& gauges) const;
 
   void OnInventory(AgentSession& session) override;
+  void OnRefused(v1::Refused::Code code) override { ++links_refused_[static_cast<size_t>(code)]; }
   void OnItem(AgentSession& session, v1::AgentItem& item) override;
   void OnFrameBegin() override { plane_.ready->BeginTurn(); }
   void OnFrameEnd() override {
@@ -162,6 +163,9 @@ class AgentDirectory final : public AgentSession::Host {
   uint64_t ignored_before_ = 0;  // by sessions that are gone
   uint64_t links_first_ = 0;
   uint64_t links_again_ = 0;
+  uint64_t links_resumed_ = 0;
+  uint64_t links_re_registered_ = 0;
+  std::array<uint64_t, v1::Refused::Code_ARRAYSIZE> links_refused_ = {};
   std::array<uint64_t, kLinkDrops> link_drops_ = {};
   core::Lifetime lifetime_;
 };

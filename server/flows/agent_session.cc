@@ -131,6 +131,7 @@ void AgentSession::Refuse(v1::Refused::Code code, std::string message, bool perm
                           absl::Duration retry_after) {
   if (state_ == State::kRefused || state_ == State::kEnded) return;
   state_ = State::kRefused;
+  host_.OnRefused(code);
   v1::Refused& refused = *outbox_.Control().mutable_refused();
   refused.set_code(code);
   refused.set_message(std::move(message));

@@ -31,6 +31,8 @@ class AgentSession final : public AgentLink::Handler {
     virtual ~Host() = default;
     // The opening is complete: Accept() or Refuse(), now or later.
     virtual void OnInventory(AgentSession& session) = 0;
+    // The opening is refused, by whomever.
+    virtual void OnRefused(v1::Refused::Code code) = 0;
     virtual void OnItem(AgentSession& session, v1::AgentItem& item) = 0;
     // Around the items of one frame. The session may be gone after OnFrameEnd.
     virtual void OnFrameBegin() = 0;

@@ -671,6 +671,10 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.open_asks = impl_->flow.open_asks();
   gauges.bodies_coming = impl_->bodies.coming();
   gauges.sessions_opened = impl_->sessions_opened;
+  const SessionTable::TakenOver& taken_over = plane.sessions.taken_over();
+  gauges.sessions_awaited = taken_over.awaited;
+  gauges.sessions_taken_up = taken_over.taken_up;
+  gauges.sessions_lost = taken_over.ended;
   impl_->agents.AddTo(gauges);
   return gauges;
 }

@@ -72,8 +72,14 @@ struct ControlPlaneGauges {
   size_t open_asks = 0;
   size_t bodies_coming = 0;  // results on their way into the store of bodies
   uint64_t sessions_opened = 0;
-  uint64_t links_first = 0;  // accepted of agents that had none yet
+  size_t sessions_awaited = 0;  // of former processes, whose clients have not come back yet
+  uint64_t sessions_taken_up = 0;
+  uint64_t sessions_lost = 0;  // that ended before
+  uint64_t links_first = 0;    // accepted of agents that had none yet
   uint64_t links_again = 0;
+  uint64_t links_resumed = 0;  // of agents that were known, to this process or by the store
+  uint64_t links_re_registered = 0;
+  std::array<uint64_t, v1::Refused::Code_ARRAYSIZE> links_refused = {};
   std::array<uint64_t, kLinkDrops> link_drops = {};
 };
 

@@ -2,8 +2,10 @@
 #include "server/flows/plane_metrics.h"
 
 #include <array>
+#include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "core/telemetry/bounded_samples.h"
 
 namespace callboard::server {
@@ -37,6 +39,16 @@ void WriteLinks(const ControlPlaneGauges& gauges, core::MetricsText& text) {
                "Links accepted: an agent's first since this process began, or one that came back.")
       .Sample(gauges.links_first, {{"kind", "first"}})
       .Sample(gauges.links_again, {{"kind", "again"}});
+  text.Counter("callboard_agent_reattached_total",
+               "Links of agents that were linked before: in the same run of theirs, or a new one.")
+      .Sample(gauges.links_resumed, {{"level", "resume"}})
+      .Sample(gauges.links_re_registered, {{"level", "re_register"}});
+  text.Counter("callboard_agent_links_refused_total", "Links refused, by reason.");
+  for (int code = v1::Refused::CODE_UNSPECIFIED + 1; code < v1::Refused::Code_ARRAYSIZE; ++code) {
+    const std::string reason =
+        absl::AsciiStrToLower(v1::Refused::Code_Name(static_cast<v1::Refused::Code>(code)));
+    text.Sample(gauges.links_refused[static_cast<size_t>(code)], {{"reason", reason}});
+  }
   text.Counter("callboard_agent_link_drops_total", "Links lost, by cause.");
   for (size_t i = 0; i < kLinkDrops; ++i) {
     text.Sample(gauges.link_drops[i], {{"cause", LinkDropName(static_cast<LinkDrop>(i))}});
@@ -62,6 +74,13 @@ void WriteMetrics(const Plane& plane, const ControlPlaneGauges& gauges, core::Me
   text.Gauge("callboard_sessions", "Sessions.").Sample(gauges.sessions);
   text.Counter("callboard_sessions_opened_total", "Sessions opened: each initialize of a client.")
       .Sample(gauges.sessions_opened);
+  text.Gauge("callboard_sessions_awaited",
+             "Sessions of a former process whose clients have not come back yet.")
+      .Sample(gauges.sessions_awaited);
+  text.Counter("callboard_sessions_taken_over_total",
+               "Sessions of a former process: taken up by their clients, or ended before.")
+      .Sample(gauges.sessions_taken_up, {{"result", "taken_up"}})
+      .Sample(gauges.sessions_lost, {{"result", "ended"}});
   text.Gauge("callboard_streams_kept", "Streams of sessions and calls, read by somebody or not.")
       .Sample(gauges.streams);
   text.Gauge("callboard_replay_bytes", "Events in memory for clients that come back.")

@@ -60,6 +60,7 @@ void SeatKeeper::Keep(const std::string& seat_id) {
     kept.clear_server_info();
   }
   stored.set_agent_id(seat->agent_id);
+  stored.set_boot_id(seat->boot_id);
   stored.set_host(seat->host);
   stored.set_display_name(seat->display_name);
   stored.set_last_seen_unix_ms(plane_.UnixMs(seat->last_seen));
@@ -79,6 +80,7 @@ void SeatKeeper::Restore(const std::string& seat_id, const v1::StoredSeat& store
   record.state = stored.state();
   record.state.set_seat_id(seat_id);
   record.agent_id = stored.agent_id();
+  record.boot_id = stored.boot_id();
   record.host = stored.host();
   record.labels = {stored.labels().begin(), stored.labels().end()};
   record.display_name = stored.display_name();

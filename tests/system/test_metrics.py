@@ -192,9 +192,38 @@ def test_a_killed_agent_shows_in_drops_lost_calls_and_its_return(stage):
     assert lost.result(20).failed
     now = figures(stage)
     assert now.value("callboard_agent_links_total", kind="again") == 1
+    assert now.value("callboard_agent_reattached_total", level="re_register") == 1
+    assert now.value("callboard_agent_reattached_total", level="resume") == 0
     assert now.value("callboard_calls_ended_total", outcome="lost", reason="agent_restarted") == 1
     assert now.value("callboard_call_duration_seconds_count", outcome="failure") == 1
     assert now.value("callboard_call_retries_exhausted_total") == 0
+
+
+def test_what_comes_back_after_a_kill_of_the_control_plane_is_counted(stage):
+    stage.start_control_plane(admin__port=0)
+    stage.start_agent(admin__port=0)
+    client, other = stage.client(), stage.client()
+    assert figures(stage).value("callboard_sessions_awaited") == 0
+    stage.control_plane.kill()
+    failures = "callboard_agent_link_failures_total"
+    wait_for_figure(stage, 1, failures, "agent", reason="no_answer")
+    stage.restart_control_plane()
+    wait_for_figure(stage, 1, "callboard_agent_reattached_total", level="resume")
+    now = figures(stage)
+    assert now.value("callboard_agent_reattached_total", level="re_register") == 0
+    assert now.value("callboard_sessions_awaited") == 2
+    assert client.call("echo", {"text": "x"}).text == "x"
+    now = figures(stage)
+    assert now.value("callboard_sessions_awaited") == 1
+    assert now.value("callboard_sessions_taken_over_total", result="taken_up") == 1
+    assert other.delete() == 200
+    now = figures(stage)
+    assert now.value("callboard_sessions_awaited") == 0
+    assert now.total("callboard_sessions_taken_over_total") == 2
+    agent = figures(stage, "agent")
+    assert agent.value("callboard_agent_relinks_total", level="re_register") == 1
+    assert agent.value("callboard_agent_relinks_total", level="resume") == 0
+    assert agent.value(failures, reason="identity_in_use") == 0
 
 
 def test_an_idempotent_call_that_loses_every_attempt_is_told(stage):

@@ -59,5 +59,36 @@ TEST_F(AgentMetrics, TellLinksSeatsAndTheDisk) {
   EXPECT_TRUE(Told("callboard_agent_link_drops_total 1"));
 }
 
+TEST_F(AgentMetrics, TellHowLinksCameBackAndWhyOthersDidNot) {
+  const std::string relinks = "callboard_agent_relinks_total";
+  const std::string failures = "callboard_agent_link_failures_total";
+  StartLinked();
+  EXPECT_TRUE(Told(relinks + R"({level="resume"} 0)"));
+  EXPECT_TRUE(Told(failures + R"({reason="no_answer"} 0)"));
+  CutAndRedial();
+  SendWelcome();
+  EXPECT_TRUE(Told(relinks + R"({level="resume"} 1)"));
+  EXPECT_TRUE(Told(relinks + R"({level="re_register"} 0)"));
+  CutAndRedial();
+  welcome.set_term(2);  // it was restarted
+  SendWelcome();
+  EXPECT_TRUE(Told(relinks + R"({level="re_register"} 1)"));
+  CutAndRedial();
+  const int dials = plane.dials;
+  v1::ServerItem item;
+  item.mutable_refused()->set_code(v1::Refused::DRAINING);
+  plane.Send(std::move(item));
+  ASSERT_TRUE(loop.RunUntil([&] { return plane.dials > dials; }, absl::Seconds(30)));
+  EXPECT_TRUE(Told(failures + R"({reason="draining"} 1)"));
+  EXPECT_TRUE(Told(failures + R"({reason="no_answer"} 0)"));
+  plane.Cut();
+  ASSERT_TRUE(loop.RunUntil([&] { return plane.dials > dials + 1; }, absl::Seconds(30)));
+  EXPECT_TRUE(Told(failures + R"({reason="no_answer"} 1)"));
+  welcome.set_control_plane_id("plane-2");  // another one behind the same address
+  SendWelcome();
+  EXPECT_TRUE(Told(relinks + R"({level="re_register"} 2)"));
+  EXPECT_TRUE(Told(relinks + R"({level="resume"} 1)"));
+}
+
 }  // namespace
 }  // namespace callboard::tests

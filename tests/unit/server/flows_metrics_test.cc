@@ -97,6 +97,77 @@ TEST_F(FlowMetrics, TellWhyCallsWereRefusedAndLinksLost) {
   EXPECT_EQ(Figure(R"(callboard_seats{presence="linked"})"), "0");
 }
 
+TEST_F(FlowMetrics, TellHowAgentsCameBack) {
+  const auto reattached = [this](const std::string& level) {
+    return Figure("callboard_agent_reattached_total{level=\"" + level + "\"}");
+  };
+  auto first = Link("boot-1", 1);
+  EXPECT_EQ(reattached("resume"), "0") << "nobody knew it";
+  EXPECT_EQ(reattached("re_register"), "0");
+  first->Cut();
+  auto again = Link("boot-1", 2);
+  EXPECT_EQ(reattached("resume"), "1");
+  again->Cut();
+  auto anew = Link("boot-2", 1);
+  EXPECT_EQ(reattached("re_register"), "1");
+  anew->Cut();
+  loop.RunFor(absl::Seconds(1));
+  // Its seats are in the store, with the run that told of them.
+  Restart();
+  auto back = Link("boot-2", 2);
+  EXPECT_EQ(reattached("resume"), "1");
+  EXPECT_EQ(reattached("re_register"), "0");
+  back->Cut();
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  auto restarted = Link("boot-3", 7);
+  EXPECT_EQ(reattached("resume"), "0");
+  EXPECT_EQ(reattached("re_register"), "1");
+}
+
+TEST_F(FlowMetrics, TellWhyAgentsWereRefused) {
+  const auto refused = [this](const std::string& reason) {
+    return Figure("callboard_agent_links_refused_total{reason=\"" + reason + "\"}");
+  };
+  auto agent = Link("boot-1", 5);
+  for (const char* reason :
+       {"protocol_too_old", "protocol_too_new", "identity_in_use", "unauthenticated", "bad_opening",
+        "draining", "too_many_agents", "already_linked"}) {
+    EXPECT_EQ(refused(reason), "0") << reason;
+  }
+  auto older = Link("boot-1", 4);
+  EXPECT_EQ(refused("bad_opening"), "1");
+  auto clone = Link("boot-2", 1);
+  loop.RunFor(absl::Seconds(5));
+  EXPECT_EQ(refused("identity_in_use"), "1");
+  bool drained = false;
+  plane->Drain(absl::Seconds(10), [&] { drained = true; });
+  auto late = Link("boot-1", 6);
+  EXPECT_EQ(refused("draining"), "1");
+  EXPECT_EQ(Figure(R"(callboard_agent_reattached_total{level="resume"})"), "0");
+}
+
+TEST_F(FlowMetrics, TellWhichSessionsOfAFormerProcessWereTakenUp) {
+  const std::string used = OpenSession();
+  const std::string closed = OpenSession();
+  const std::string idle = OpenSession();
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_EQ(Figure("callboard_sessions_awaited"), "0");
+  Restart();
+  const std::string result = "callboard_sessions_taken_over_total{result=";
+  EXPECT_EQ(Figure("callboard_sessions_awaited"), "3");
+  EXPECT_EQ(Figure(result + "\"taken_up\"}"), "0");
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(plane->GetSession(used).ok());
+  EXPECT_TRUE(CloseSession(closed).ok());
+  EXPECT_EQ(Figure("callboard_sessions_awaited"), "1");
+  EXPECT_EQ(Figure(result + "\"taken_up\"}"), "1");
+  EXPECT_EQ(Figure(result + "\"ended\"}"), "1");
+  loop.RunFor(config.budgets.session_idle + absl::Minutes(5));
+  EXPECT_EQ(Figure("callboard_sessions_awaited"), "0");
+  EXPECT_EQ(Figure(result + "\"ended\"}"), "2") << "nobody came";
+  EXPECT_EQ(Figure(result + "\"taken_up\"}"), "1");
+}
+
 TEST_F(FlowMetrics, NothingOfAFormerProcessIsCounted) {
   auto agent = Link();
   const std::string session = OpenSession();
