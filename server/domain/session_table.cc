@@ -74,6 +74,7 @@ Stream& SessionTable::RestoreStream(Session& session, uint64_t number, std::stri
   auto found = session.streams.find(number);
   if (found != session.streams.end()) return *found->second;
   session.next_stream = std::max(session.next_stream, number + 1);
+  if (number != 0) (void)MakeRoom(session);  // all are of calls that go on: none may be lost
   Stream& stream = *Add(session, number, std::move(call_id));
   stream.first_term = 0;
   stream.readable = 0;
@@ -157,17 +158,22 @@ std::shared_ptr<Stream> SessionTable::OwnStream(Session& session) {
     stream->readable = static_cast<int64_t>(stream->stored_to);
     stream->log.StartAfter(stream->stored_to);
   }
+  stream->read_to = stream->dropped_through;
   return stream;
 }
 
+bool SessionTable::MakeRoom(Session& session) {
+  if (session.streams.size() < limits_.streams_per_session_max) return true;
+  auto idle = std::find_if(session.streams.begin(), session.streams.end(), [](const auto& entry) {
+    return entry.second->finished && entry.second->reader == nullptr;
+  });
+  if (idle == session.streams.end()) return false;
+  DropStream(session, idle->first);
+  return true;
+}
+
 std::shared_ptr<Stream> SessionTable::AddStream(Session& session, std::string call_id) {
-  if (session.streams.size() >= limits_.streams_per_session_max) {
-    auto idle = std::find_if(session.streams.begin(), session.streams.end(), [](const auto& entry) {
-      return entry.second->finished && entry.second->reader == nullptr;
-    });
-    if (idle == session.streams.end()) return nullptr;
-    DropStream(session, idle->first);
-  }
+  if (!MakeRoom(session)) return nullptr;
   return Add(session, session.next_stream++, std::move(call_id));
 }
 

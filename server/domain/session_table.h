@@ -76,6 +76,8 @@ class SessionTable {
   // One of a former term. Call in the order of last use, the most recent last.
   Session& Restore(std::string id, const v1::SessionRecord& record, absl::Time last_use,
                    absl::Time now);
+  // The oldest finished one makes room: what a receipt still holds of a stream that had gone comes
+  // back with it.
   Stream& RestoreStream(Session& session, uint64_t number, std::string call_id, absl::Time now);
   // nullptr if unknown.
   Session* Find(std::string_view id) const;
@@ -129,6 +131,8 @@ class SessionTable {
 
  private:
   std::shared_ptr<Stream> Add(Session& session, uint64_t number, std::string call_id);
+  // A finished stream that nobody reads makes room, the oldest first; false: there is none.
+  bool MakeRoom(Session& session);
   Stream* StreamOfAnotherSession(const Stream& stream) const;
   // It has been used.
   void Touch(Session& session);

@@ -82,6 +82,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
   bool finished = false;  // the outcome is in the log
   StreamReader* reader = nullptr;
   absl::Time idle_since;  // when the reader left or the outcome came, whichever was later
+  // Former readers were given this term's events up to here: who names none goes on behind it.
+  StreamPosition read_to;
 
   // Readers are shown this term's items up to here; kUnannounced: not even that there is a stream.
   int64_t readable = 0;

@@ -130,10 +130,13 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> OpenReader(CallFlow& flow,
                             "when it was opened, and the control plane was killed then",
                             session->id, number));
   }
+  if (StreamReader* former = std::exchange(stream->reader, nullptr)) {
+    former->EndReading("taken_over");
+  }
   const StreamPosition last = stream->last(plane.term);
-  // From now on the session's own stream, others from their beginning.
+  // The session's own stream from what nobody has been given yet, others from their beginning.
   StreamPosition after = number == 0
-                             ? StreamPosition{plane.term, stream->log.last()}
+                             ? std::max(stream->read_to, StreamPosition{plane.term, 0})
                              : StreamPosition{stream->former_last.term == 0 ? plane.term : 0, 0};
   if (request.has_after()) {
     const StreamPosition named{request.after().term(), request.after().n()};
@@ -141,9 +144,6 @@ std::unique_ptr<core::EventSource<v1::ListenEvent>> OpenReader(CallFlow& flow,
     after = named.term == plane.term ? std::min(named, {plane.term, stream->log.last()})
                                      : std::min(named, StreamPosition{plane.term, 0});
     if (core::Planted(core::PlantedBug::kReplayFromWrongTerm)) after.term = plane.term;
-  }
-  if (StreamReader* former = std::exchange(stream->reader, nullptr)) {
-    former->EndReading("taken_over");
   }
   if (stream->finished && after >= last) {
     if (const auto call = CallId::From(stream->call_id)) flow.OnDelivered(*call);

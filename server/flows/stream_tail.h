@@ -42,10 +42,14 @@ class StreamTail {
     if (stream_ == nullptr) return;
     auto stream = std::move(stream_);
     stream->reader = nullptr;
+    stream->read_to = std::max(stream->read_to, cursor_);
     if (alive()) flow_.OnReaderGone(*stream);
   }
   // Somebody else has taken our place already.
-  void Release() { stream_ = nullptr; }
+  void Release() {
+    if (stream_ != nullptr) stream_->read_to = std::max(stream_->read_to, cursor_);
+    stream_ = nullptr;
+  }
 
   bool attached() const { return stream_ != nullptr; }
   bool alive() const { return !alive_.expired(); }

@@ -130,9 +130,10 @@ void SimClient::OnEnd(uint64_t key, absl::Status status) {
       return OnBatchEnd(request, status);
     case Kind::kListen:
       listen_request_ = 0;
-      // Of a session that its client has ended it just ends.
+      // Of a session that its client has ended it just ends, as does one that a second reader of
+      // the same client takes over.
       if (current && status.ok() && request.sse && world_.bridge_drains() && !session_->ended &&
-          !request.told_of_drain) {
+          !request.told_of_drain && !habits_.rude) {
         world_.trace.Violate("a listening stream is told of the end of its bridge", name());
       }
       if (current) After(Between(50, 3'000), [this] { Listen(); });

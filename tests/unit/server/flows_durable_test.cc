@@ -61,6 +61,25 @@ class DurableTest : public FlowsTest {
   }
 };
 
+TEST_F(FlowsTest, StreamsThatReceiptsBringBackStayWithinTheirBound) {
+  config.limits.streams_per_session_max = 3;
+  Restart();
+  auto agent = Link();
+  const std::string session = OpenSession();
+  auto get = Listen(session, 0);
+  for (int i = 1; i <= 8; ++i) {
+    auto caller = Streamed(session, std::to_string(i));
+    agent->Result(agent->TakeDispatch(), 1);
+    loop.RunFor(absl::Seconds(1));
+    caller->Drop();
+  }
+  EXPECT_LE(plane->gauges().streams, 4u);
+  Restart();
+  EXPECT_LE(plane->gauges().streams, 4u);
+  EXPECT_EQ(plane->gauges().ended_executions, 8u);
+  EXPECT_EQ(Listen(session, 8)->outcome().class_(), v1::RESULT) << "the newest are kept";
+}
+
 TEST_F(DurableTest, ASessionGoesOnWithWhatItHasSetUp) {
   auto agent = Link();
   const std::string session = OpenSession("seat:" + kSeat);

@@ -144,6 +144,27 @@ TEST_F(FlowsTest, NumbersOfASessionsOwnStreamGoOnAfterASuspension) {
   for (const v1::ListenEvent& event : last->events) EXPECT_FALSE(event.has_gap());
 }
 
+TEST_F(FlowsTest, WhoListensWithoutAnIdMissesNothingThatNobodyHasHeard) {
+  auto agent = Link();
+  const std::string session = OpenSession("seat:" + kSeat);
+  using Said = std::vector<std::string>;
+  auto get = Listen(session, 0);
+  agent->Notice("notifications/custom", R"({"say":1})");
+  loop.RunReady();
+  get->Drop();
+  agent->Notice("notifications/custom", R"({"say":2})");
+  loop.RunReady();
+  auto other = Listen(session, 0);
+  EXPECT_EQ(other->params(), Said{R"({"say":2})"});
+  // One that takes over begins where the other stops.
+  auto third = Listen(session, 0);
+  EXPECT_EQ(other->events.back().end().reason(), "taken_over");
+  EXPECT_EQ(third->params(), Said());
+  agent->Notice("notifications/custom", R"({"say":3})");
+  loop.RunReady();
+  EXPECT_EQ(third->params(), Said{R"({"say":3})"});
+}
+
 TEST_F(FlowsTest, ARunningCallKeepsItsSessionFromBeingSuspended) {
   auto agent = Link();
   const std::string session = OpenSession();
