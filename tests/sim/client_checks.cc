@@ -103,7 +103,9 @@ void SimClient::CheckId(Request& request, const SseItem& item) {
     return;
   }
   const auto at = calls_.find(request.call);
-  if (at != calls_.end()) at->second.last_id = *item.id;
+  if (at == calls_.end()) return;
+  at->second.last_id = *item.id;
+  at->second.last_term = parts[1];
 }
 
 void SimClient::TakeMessage(std::string_view text, Kind kind, uint64_t call) {
@@ -143,9 +145,10 @@ void SimClient::TakeProgress(const core::JsonRpcMessage& message, Kind kind, uin
   const int step = static_cast<int>(core::FindInteger(message.params, "progress").value_or(-1));
   world_.trace.Add(fmt::format("{} progresses to {}", call.tag, step));
   if (call.answered) world_.trace.Violate("nothing comes after the end of a call", call.tag);
-  // After a restart the last one may be told again; a value never falls.
-  const bool again = step == call.last_step && call.step_plane != world_.plane_generation();
-  call.step_plane = world_.plane_generation();
+  // After a restart the last one may be told again; a value never falls. What the former control
+  // plane told may come in late.
+  const bool again = step == call.last_step && call.step_term != call.last_term;
+  call.step_term = call.last_term;
   if (step <= call.last_step && !again) {
     world_.trace.Violate("progress only grows",
                          fmt::format("{}: {} after {}", call.tag, step, call.last_step));

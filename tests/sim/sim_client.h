@@ -129,8 +129,8 @@ class SimClient {
     bool in_batch = false;  // and so without a stream: it is asked on the session's own
     int64_t bytes = 0;
     int last_step = -1;
-    uint64_t step_plane = 0;  // the control plane that told it
-    double last_note = -2;    // its place in the queue, from -1 towards 0
+    uint64_t step_term = 0;  // of the control plane that told it
+    double last_note = -2;   // its place in the queue, from -1 towards 0
     bool cancel_sent = false;
     bool cancelled = false;  // and the cancel was accepted
     bool cancel_counts = false;
@@ -139,7 +139,8 @@ class SimClient {
     bool open = true;
     uint64_t request = 0;  // under way; 0: none
     std::string last_id;
-    std::string wish;  // the URI or level that its answer settles; empty: a tool's call
+    uint64_t last_term = 0;  // of that id
+    std::string wish;        // the URI or level that its answer settles; empty: a tool's call
     bool wants_it = false;
     absl::AnyInvocable<void(bool)> done;
   };
