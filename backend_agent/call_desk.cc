@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend_agent/call_end.h"
+#include "core/mcp/mirror_header.h"
 #include "core/mcp/versions.h"
 #include "core/runtime/planted_bug.h"
 #include "fmt/format.h"
@@ -45,6 +46,11 @@ CallSpec MakeSpec(const v1::Dispatch& dispatch, absl::Time now) {
   spec.log_level = dispatch.client().log_level();
   spec.client_capabilities = dispatch.client().capabilities();
   spec.client_info = dispatch.client().client_info();
+  for (const v1::ParamHeader& header : dispatch.param_headers()) {
+    if (core::IsHeaderToken(header.name()) && core::IsHeaderText(header.value())) {
+      spec.param_headers.emplace_back(header.name(), header.value());
+    }
+  }
   return spec;
 }
 

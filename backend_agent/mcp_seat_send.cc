@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "backend_agent/call_end.h"
 #include "backend_agent/mcp_seat.h"
 #include "core/mcp/json.h"
@@ -100,9 +101,15 @@ std::vector<std::pair<std::string, std::string>> McpSeat::HeadersOf(const Call& 
   const std::string_view params = call.spec.params.view();
   const std::string_view schema =
       watcher_.MirroredSchema(core::FindString(params, "name").value_or(""));
-  if (schema.empty()) return headers;
   const std::string_view arguments = core::FindMember(params, "arguments").value_or("");
-  for (core::MirroredArgument& argument : core::FindMirroredArguments(schema, arguments)) {
+  auto mirrored = core::FindMirroredArguments(schema, arguments);
+  for (const auto& [name, value] : call.spec.param_headers) {
+    const bool known = std::any_of(mirrored.begin(), mirrored.end(), [&](const auto& argument) {
+      return absl::AsciiStrToLower(argument.header) == name;
+    });
+    if (!known) headers.emplace_back(name, value);
+  }
+  for (core::MirroredArgument& argument : mirrored) {
     const std::string_view raw = argument.value;
     // What is of another type the backend refuses by its schema.
     if (core::IsString(raw)) {

@@ -317,6 +317,7 @@ v1::SeatState McpSeat::State() const {
     state.set_modern_capabilities(session_->modern_capabilities());
     state.set_server_info(session_->server().server_info);
     state.set_instructions(session_->server().instructions);
+    state.set_description_rest(session_->server().rest);
   }
   return state;
 }

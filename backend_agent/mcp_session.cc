@@ -59,6 +59,38 @@ std::string ModernCapabilities(const McpReply& reply) {
   return capabilities && core::IsObject(*capabilities) ? std::string(*capabilities) : std::string();
 }
 
+// What nobody here reads of a result of initialize or server/discover, byte for byte.
+std::string RestOfDescription(std::string_view result) {
+  constexpr std::string_view kRead[] = {"protocolVersion",   "capabilities", "serverInfo",
+                                        "instructions",      "resultType",   "ttlMs",
+                                        "supportedVersions", "cacheScope"};
+  constexpr std::string_view kOfMcp = "io.modelcontextprotocol/";
+  constexpr size_t kBytesMax = 16 << 10;
+  std::string rest = "{";
+  const auto add = [](std::string& text, const core::JsonMember& member, std::string_view value) {
+    if (text.size() > 1) text.push_back(',');
+    text.append("\"").append(member.key).append("\":").append(value);
+  };
+  (void)core::ForEachMember(result, [&](const core::JsonMember& member) {
+    const bool read = std::any_of(std::begin(kRead), std::end(kRead),
+                                  [&](std::string_view key) { return member.Is(key); });
+    if (read) return true;
+    if (!member.Is("_meta") || !core::IsObject(member.value)) {
+      add(rest, member, member.value);
+      return true;
+    }
+    std::string meta = "{";
+    (void)core::ForEachMember(member.value, [&](const core::JsonMember& entry) {
+      if (!entry.key.starts_with(kOfMcp)) add(meta, entry, entry.value);
+      return true;
+    });
+    if (meta.size() > 1) add(rest, member, meta.append("}"));
+    return true;
+  });
+  if (rest.size() == 1 || rest.size() >= kBytesMax) return {};
+  return rest.append("}");
+}
+
 // What was no MCP answer is one, too.
 bool TellsEra(const McpReply& reply) {
   return reply.kind != McpReply::Kind::kFailed || absl::IsInternal(reply.status);
@@ -401,6 +433,7 @@ void McpSession::OnInitializeReply(McpReply reply) {
     era_told_ = false;
     modern_capabilities_.clear();
   }
+  server_.rest = RestOfDescription(reply.body.view());
   found_era_.server_info = server_.server_info;
   backend_->SetRevision(server_.revision);
   // Strict servers refuse requests that overtake this notification on another connection.
@@ -444,7 +477,8 @@ void McpSession::BeginAlone(const McpReply& reply, std::string why) {
              .capabilities = modern_capabilities_,
              .server_info =
                  std::string(core::FindPath(result, {"_meta", core::kMetaServerInfo}).value_or("")),
-             .instructions = core::FindString(result, "instructions").value_or("")};
+             .instructions = core::FindString(result, "instructions").value_or(""),
+             .rest = RestOfDescription(result)};
   backend_->SetRevision(kModernRevision);
   BecomeReady();
 }

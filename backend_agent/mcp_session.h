@@ -54,6 +54,7 @@ struct ServerDescription {
   std::string capabilities;
   std::string server_info;
   std::string instructions;  // decoded text
+  std::string rest;          // an object of what else it says; empty: nothing, or too much
 };
 
 // What initialize says of the client, or the envelope of a modern request; raw JSON. Empty: the

@@ -42,6 +42,8 @@ struct CallSpec {
   std::string client_info;
   std::string log_level;
   bool modern = false;  // the client speaks that era
+  // The Mcp-Param-* headers it sent: names in lower case without that prefix, and values.
+  std::vector<std::pair<std::string, std::string>> param_headers;
 };
 
 // How a call ended at the seat.

@@ -66,6 +66,12 @@ std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow
       .Take();
 }
 
+std::string WithMembers(std::string object, std::string_view more) {
+  if (!core::IsObject(more) || more == "{}") return object;
+  object.back() = object == "{}" ? '{' : ',';
+  return object.append(more.substr(1));
+}
+
 std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision revision) {
   return OwnResult(config, revision, FacadeCapabilities(), FacadeInstructions());
 }
@@ -81,7 +87,7 @@ std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevisi
       .Raw("capabilities", PassedCapabilities(row.capabilities()))
       .Raw("serverInfo", InstanceServerInfo(config, row));
   if (!row.instructions().empty()) result.String("instructions", row.instructions());
-  return result.Take();
+  return WithMembers(result.Take(), row.description_rest());
 }
 
 }  // namespace callboard::bridge

@@ -16,7 +16,8 @@ std::string FacadeInitializeResult(const BridgeConfig& config, core::McpRevision
 // Of a session that shows selected tools.
 std::string ToolsInitializeResult(const BridgeConfig& config, core::McpRevision revision);
 
-// The backend's own capabilities as far as they are passed through, its name and instructions.
+// The backend's own capabilities as far as they are passed through, its name and instructions, and
+// what else it says of itself.
 std::string InstanceInitializeResult(const BridgeConfig& config, core::McpRevision revision,
                                      const v1::InstanceRow& row);
 
@@ -27,6 +28,8 @@ std::string_view ToolsCapabilities();
 std::string_view ToolsInstructions();
 std::string FacadeServerInfo(const BridgeConfig& config);
 std::string PassedCapabilities(std::string_view backend);
+// The object with all members of `more` behind its own; those of a text that is no object are none.
+std::string WithMembers(std::string object, std::string_view more);
 std::string InstanceServerInfo(const BridgeConfig& config, const v1::InstanceRow& row);
 
 }  // namespace callboard::bridge

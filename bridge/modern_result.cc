@@ -196,10 +196,15 @@ std::string InstanceDiscoverResult(const BridgeConfig& config, const v1::Instanc
       .Raw("supportedVersions", SupportedVersions())
       .Raw("capabilities", WithTasks(capabilities));
   if (!row.instructions().empty()) result.String("instructions", row.instructions());
-  return result.Int(kTtl, 0)
+  const std::string_view rest = row.description_rest();
+  const std::string_view meta = core::FindMember(rest, "_meta").value_or("{}");
+  result.Int(kTtl, 0)
       .String(kScope, "private")
-      .Raw("_meta", JsonObject().Raw(core::kMetaServerInfo, InstanceServerInfo(config, row)).Take())
-      .Take();
+      .Raw("_meta",
+           WithMembers(
+               JsonObject().Raw(core::kMetaServerInfo, InstanceServerInfo(config, row)).Take(),
+               meta));
+  return WithMembers(result.Take(), core::RemoveMember(rest, "_meta"));
 }
 
 }  // namespace callboard::bridge

@@ -84,4 +84,6 @@ bool IsHeaderToken(std::string_view name) {
   });
 }
 
+bool IsHeaderText(std::string_view value) { return IsPrintable(value); }
+
 }  // namespace callboard::core

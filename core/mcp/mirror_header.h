@@ -23,7 +23,9 @@ std::string EncodeMirrorHeader(std::string_view text);
 // InvalidArgument says what differs or what is wrong with the header.
 absl::Status CheckMirrorHeader(std::string_view value, std::string_view raw);
 
-// Whether a name may be that of a header (a token of RFC 9110).
+// Whether a name may be that of a header (a token of RFC 9110), and a text its value (of RFC 9110
+// without the obsolete bytes beyond ASCII).
 bool IsHeaderToken(std::string_view name);
+bool IsHeaderText(std::string_view value);
 
 }  // namespace callboard::core

@@ -434,6 +434,7 @@ v1::InstanceRow SeatRegistry::Row(const SeatRecord& seat, absl::Time now) const 
   row.set_server_info(state.server_info());
   row.set_modern_capabilities(state.modern_capabilities());
   row.set_instructions(state.instructions());
+  row.set_description_rest(state.description_rest());
   return row;
 }
 

@@ -156,6 +156,7 @@ bool CallFlow::FillDispatch(const CallId& id, v1::Dispatch& dispatch,
   dispatch.set_tracestate(request.tracestate());
   dispatch.set_baggage(request.baggage());
   dispatch.set_wants_progress(!request.progress_token().empty());
+  *dispatch.mutable_param_headers() = request.param_headers();
   *dispatch.mutable_client() = request.client();
   dispatch.mutable_client()->set_log_level(request.log_level());
   if (MayBeAsked(request.client())) dispatch.set_backend_session(SessionOfLike(request.client()));

@@ -25,7 +25,8 @@ bool SeatKeeper::Differ(const v1::SeatState& a, const v1::SeatState& b) {
         std::string_view(state.app()), std::string_view(state.version()),
         std::string_view(state.scene()), std::string_view(state.capabilities()),
         std::string_view(state.local_mcp_url()), std::string_view(state.server_info()),
-        std::string_view(state.instructions()), std::string_view(state.instance_id()));
+        std::string_view(state.instructions()), std::string_view(state.instance_id()),
+        std::string_view(state.description_rest()));
   };
   const auto& labels = b.labels();
   return kept(a) != kept(b) || a.labels_size() != b.labels_size() ||
@@ -53,11 +54,13 @@ void SeatKeeper::Keep(const std::string& seat_id) {
   kept.set_server_info(state.server_info());
   kept.set_instructions(state.instructions());
   kept.set_instance_id(state.instance_id());
+  kept.set_description_rest(state.description_rest());
   stored.mutable_labels()->insert(seat->labels.begin(), seat->labels.end());
   if (stored.ByteSizeLong() > kKeptBytesMax) {
     kept.clear_instructions();
     kept.clear_capabilities();
     kept.clear_server_info();
+    kept.clear_description_rest();
   }
   stored.set_agent_id(seat->agent_id);
   stored.set_boot_id(seat->boot_id);

@@ -76,6 +76,22 @@ TEST_F(UplinkCalls, BeyondOpenCallsOrQueuedBytesTheQueueIsFull) {
   EXPECT_EQ(OutcomeOf(CallIdOf('e')).reason(), v1::PARAMS_TOO_LARGE);
 }
 
+TEST_F(UplinkCalls, OfAClientsHeadersOnlySoundOnesGoToTheSeat) {
+  StartLinked();
+  v1::Dispatch dispatch = MakeDispatch('a');
+  const std::pair<std::string, std::string> headers[] = {
+      {"farm", "=?base64?YQ==?="}, {"", "x"}, {"no token", "x"}, {"split", "x\r\nHost: y"}};
+  for (const auto& [name, value] : headers) {
+    v1::ParamHeader& header = *dispatch.add_param_headers();
+    header.set_name(name);
+    header.set_value(value);
+  }
+  Send(std::move(dispatch));
+  ASSERT_EQ(seat.submitted.size(), 1u);
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(seat.submitted[0].param_headers, (Headers{{"farm", "=?base64?YQ==?="}}));
+}
+
 TEST_F(UplinkCalls, EndedCallsThatWaitToBeSettledTakeNoSlot) {
   config.limits.open_calls_max = 2;
   config.limits.ended_calls_max = 3;

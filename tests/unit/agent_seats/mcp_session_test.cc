@@ -17,6 +17,23 @@ TEST_F(McpSession, InitializesWithTheNewestLegacyRevisionAndTakesAnOlderOne) {
   EXPECT_EQ(seat->State().capabilities(), R"({"tools":{}})");
 }
 
+TEST_F(McpSession, TellsWhatElseTheServerSaysOfItselfByteForByte) {
+  backend->initialize_result =
+      R"({"protocolVersion":"2025-06-18","com.example/rig":{"n":1.50},"capabilities":{"tools":{}},)"
+      R"("_meta":{"io.modelcontextprotocol/x":1,"com.example/build":[ 7 ]},"serverInfo":{"name":"x"},)"
+      R"("new\u0020one":null})";
+  BringUp();
+  EXPECT_EQ(seat->State().description_rest(),
+            R"({"com.example/rig":{"n":1.50},"_meta":{"com.example/build":[ 7 ]},)"
+            R"("new\u0020one":null})");
+  backend->Die(9);
+  loop.RunFor(absl::Seconds(1));
+  backend->initialize_result = R"({"protocolVersion":"2025-06-18","capabilities":{},"more":")" +
+                               std::string(20'000, 'x') + R"("})";
+  BringUp();
+  EXPECT_EQ(seat->State().description_rest(), "") << "it is in every state of the seat";
+}
+
 TEST_F(McpSession, GivesEachCallAProgressTokenOfItsOwnAndKeepsTheRestOfMeta) {
   BringUp();
   CallSpec spec = Tool("A");

@@ -45,7 +45,7 @@ class ModernOnlyBackend : public ModernBackend {
   void SetUp() override {
     Find(
         R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"be kind",)"
-        R"("_meta":{"io.modelcontextprotocol/serverInfo":{"name":"new"}}})");
+        R"("ttlMs":5,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"new"},"com.example/k":2.0}})");
   }
   void Reply(const std::string& result) {
     backend->Answer(LastCall(), result);

@@ -108,6 +108,14 @@ TEST_F(HeaderBackend, GetsAnnotatedArgumentsInHeaders) {
   EXPECT_EQ(Headers(), "") << "in its session nothing has such headers";
 }
 
+TEST_F(HeaderBackend, GetsHeadersThatNoAnnotationNamesAsTheyCame) {
+  FindWith(Mirrored("x", "A"));
+  CallSpec spec = Annotated("A", R"({"a":"eu"})");
+  spec.param_headers = {{"a", "us"}, {"farm", "=?base64?IA==?="}};
+  Submit(std::move(spec));
+  EXPECT_EQ(Headers(), "farm==?base64?IA==?=;A=eu;");
+}
+
 TEST_F(HeaderBackend, ThatFindsTheyDoNotFitIsListedAnewAndAskedOnceMore) {
   FindWith(R"({"name":"x","inputSchema":{}})");
   Submit(Annotated("A", R"({"a":"eu"})"));

@@ -13,6 +13,7 @@ TEST_F(ModernOnlyBackend, IsSpokenToInItsOwnRevision) {
   EXPECT_EQ(seat->State().server_info(), R"({"name":"new"})");
   EXPECT_EQ(seat->State().capabilities(), R"({"tools":{}})");
   EXPECT_EQ(seat->State().instructions(), "be kind");
+  EXPECT_EQ(seat->State().description_rest(), R"({"_meta":{"com.example/k":2.0}})");
   EXPECT_EQ(backend->Count("notifications/initialized"), 0u);
   EXPECT_NE(backend->Last("tools/list").text.find("2026-07-28"), std::string::npos);
   EXPECT_NE(seat->State().catalogue_digest(), "");

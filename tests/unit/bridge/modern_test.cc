@@ -81,6 +81,13 @@ TEST_F(Modern, DiscoverOfAnInstanceShowsItsCapabilitiesAndExtensions) {
   EXPECT_NE(
       answer->body.find(R"("io.modelcontextprotocol/serverInfo":{"name":"toy","version":"3"})"),
       std::string::npos);
+  plane_.instances[0].set_description_rest(R"({"com.example/rig":{"n":1.50},"_meta":{"k":[ 7 ]}})");
+  const Answer more = Ask("server/discover");
+  EXPECT_NE(more->body.find(R"("cacheScope":"private","_meta":{)"
+                            R"("io.modelcontextprotocol/serverInfo":{"name":"toy","version":"3"},)"
+                            R"("k":[ 7 ]},"com.example/rig":{"n":1.50}})"),
+            std::string::npos)
+      << more->body;
   EXPECT_EQ(CodeOf(Ask("server/discover", Params(), {}, "/mcp/nuke-9")), "404 -32602");
 }
 

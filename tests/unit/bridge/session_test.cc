@@ -50,6 +50,16 @@ TEST_F(Sessions, OfAnInstanceShowItsCapabilities) {
   EXPECT_EQ(plane_.opened.back().surface(), std::string("seat:") + kSeat);
 }
 
+TEST_F(Sessions, OfAnInstanceShowWhatElseItSaysOfItself) {
+  plane_.instances = {Row("maya-1", kSeat)};
+  plane_.instances[0].set_description_rest(R"({"com.example/rig":{"n":1.50},"_meta":{"k":[ 7 ]}})");
+  const Answer answer = Initialize("2025-11-25", "/mcp/maya-1");
+  EXPECT_NE(answer->body.find(
+                R"("instructions":"be kind","com.example/rig":{"n":1.50},"_meta":{"k":[ 7 ]}})"),
+            std::string::npos)
+      << answer->body;
+}
+
 TEST_F(Sessions, OfAnInstanceShowWhatOfItsCapabilitiesNobodyHereKnows) {
   plane_.instances = {Row("maya-1", kSeat)};
   plane_.instances[0].set_capabilities(

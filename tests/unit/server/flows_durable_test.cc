@@ -179,6 +179,7 @@ TEST_F(DurableTest, ASeatIsAfterARestartWhatItWas) {
   v1::AgentItem item;
   *item.mutable_seat_state() = FakeAgent::Seat(4);
   item.mutable_seat_state()->set_instructions("be kind");
+  item.mutable_seat_state()->set_description_rest(R"({"_meta":{"k":2.0}})");
   item.mutable_seat_state()->set_server_info(R"({"name":"maya"})");
   item.mutable_seat_state()->set_capabilities(R"({"tools":{}})");
   (*item.mutable_seat_state()->mutable_labels())["shot"] = "sh010";
@@ -197,6 +198,7 @@ TEST_F(DurableTest, ASeatIsAfterARestartWhatItWas) {
     EXPECT_EQ(row->incarnation(), 4u);
     EXPECT_EQ(row->scene(), "shot_010.ma");
     EXPECT_EQ(row->instructions(), "be kind");
+    EXPECT_EQ(row->description_rest(), R"({"_meta":{"k":2.0}})");
     EXPECT_EQ(row->server_info(), R"({"name":"maya"})");
     EXPECT_EQ(row->capabilities(), R"({"tools":{}})");
     EXPECT_EQ(row->labels().at("shot"), "sh010");

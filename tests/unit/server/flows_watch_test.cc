@@ -193,8 +193,14 @@ TEST_F(Sessionless, ArgumentsMustAgreeWithTheirHeaders) {
   v1::ParamHeader& header = *request.add_param_headers();
   header.set_name("region");
   header.set_value("eu");
+  v1::ParamHeader& other = *request.add_param_headers();
+  other.set_name("farm");
+  other.set_value("a");
   auto taken = Invoke(request);
-  EXPECT_EQ(agent->TakeDispatch().params().inline_(), request.params());
+  const v1::Dispatch dispatch = agent->TakeDispatch();
+  EXPECT_EQ(dispatch.params().inline_(), request.params());
+  ASSERT_EQ(dispatch.param_headers_size(), 2);
+  EXPECT_EQ(dispatch.param_headers(1).name(), "farm");
 }
 
 TEST_F(Sessionless, ListenersAreToldOfTheirTasksAndSessionsOfNone) {
