@@ -185,8 +185,9 @@ std::string TaskResult(const v1::Call& call, const BridgeConfig& config,
   return task.Take();
 }
 
-std::string TaskNotice(const v1::Call& call, const BridgeConfig& config) {
-  return core::RemoveMember(TaskResult(call, config), "resultType");
+std::string TaskNotice(const v1::Call& call, const BridgeConfig& config,
+                       std::string_view body_token) {
+  return core::RemoveMember(TaskResult(call, config, body_token), "resultType");
 }
 
 }  // namespace callboard::bridge

@@ -40,6 +40,7 @@ std::string TaskResult(const v1::Call& call, const BridgeConfig& config,
 // Whether its result is to be fetched.
 bool HasLargeTaskResult(const v1::Call& call);
 // The same as params of notifications/tasks.
-std::string TaskNotice(const v1::Call& call, const BridgeConfig& config);
+std::string TaskNotice(const v1::Call& call, const BridgeConfig& config,
+                       std::string_view body_token = {});
 
 }  // namespace callboard::bridge

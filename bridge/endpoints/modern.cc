@@ -214,10 +214,20 @@ void ModernEndpoint::Listen(const VisitPtr& visit, const ModernRequest& asked) {
                                             StatusData(rows.status(), /*started=*/false));
             }
             // If it is not there the control plane says so to whoever listens.
-            if (rows->instances_size() == 1) {
-              LeaveWhatItCan(rows->instances(0), request.mutable_wish());
+            if (rows->instances_size() != 1) return BeginListen(visit, std::move(request), ours);
+            LeaveWhatItCan(rows->instances(0), request.mutable_wish());
+            if (!HasTasks(rows->instances(0).modern_capabilities())) {
+              return BeginListen(visit, std::move(request), ours);
             }
-            BeginListen(visit, std::move(request), ours);
+            tasks_.TellApart(visit, std::move(ours),
+                             [this, visit, request = std::move(request)](
+                                 const std::vector<std::string>& known,
+                                 const std::vector<std::string>& strangers) mutable {
+                               for (const std::string& call_id : strangers) {
+                                 request.mutable_wish()->add_task_ids(TaskIdOf(call_id));
+                               }
+                               BeginListen(visit, std::move(request), known);
+                             });
           }));
 }
 

@@ -6,6 +6,8 @@
 
 #include "bridge/errors.h"
 #include "bridge/lasting_listen.h"
+#include "bridge/spliced_text.h"
+#include "bridge/task_view.h"
 #include "core/mcp/envelope.h"
 #include "core/mcp/jsonrpc.h"
 
@@ -18,6 +20,7 @@ NoticeExchange::NoticeExchange(BridgeCore& core, HttpAnswer answer, std::string 
       raw_id_(std::move(raw_id)),
       honoured_(std::move(honoured)),
       sse_(core.loop, core.random, core.config, core.gauges, std::move(answer)),
+      out_(std::make_shared<SharedStream>(sse_)),
       slot_(core, {}) {
   WatchPeer();
 }
@@ -61,18 +64,40 @@ void NoticeExchange::OnEvent(absl::StatusOr<v1::ListenEvent> event) {
 void NoticeExchange::Acknowledge() {
   // A silent stream is nothing unusual: it has no deadline but its maximum life.
   Restart(absl::InfiniteDuration());
-  if (sse_.open()) return;
+  if (std::exchange(acknowledged_, true)) return;
   sse_.Start();
   const std::string meta = core::JsonObject().Raw(core::kMetaSubscriptionId, raw_id_).Take();
-  sse_.Event({},
-             core::MakeNotification(
-                 "notifications/subscriptions/acknowledged",
-                 core::JsonObject().Raw("_meta", meta).Raw("notifications", honoured_).Take()),
-             nullptr);
-  if (!tasks_) return;
-  tasks_->Begin([this](const std::string& task) {
-    sse_.Event({}, core::MakeNotification("notifications/tasks", Tagged(task)), nullptr);
-  });
+  out_->Event(core::MakeNotification(
+                  "notifications/subscriptions/acknowledged",
+                  core::JsonObject().Raw("_meta", meta).Raw("notifications", honoured_).Take()),
+              nullptr);
+  if (tasks_) tasks_->Begin([this](const v1::Call& task) { TellTask(task); });
+}
+
+void NoticeExchange::TellTask(const v1::Call& task) {
+  HasLargeTaskResult(task) ? TellLargeTask(task) : TellSmallTask(task);
+}
+
+void NoticeExchange::TellSmallTask(const v1::Call& task) {
+  out_->Event(core::MakeNotification("notifications/tasks", Tagged(TaskNotice(task, core_.config))),
+              nullptr);
+}
+
+void NoticeExchange::TellLargeTask(const v1::Call& task) {
+  const std::string token = SplicedText::Token(core_.random.Hex(16));
+  const std::string text =
+      core::MakeNotification("notifications/tasks", Tagged(TaskNotice(task, core_.config, token)));
+  const std::string& call_id = task.call_id();
+  const auto [notice, added] =
+      large_.try_emplace(call_id, core_, out_->Branch(), text, token, call_id);
+  if (!added) return;
+  notice->second.Begin([this, call_id] { large_.erase(call_id); },
+                       [this, told = task](absl::StatusOr<v1::CallOutcome> outcome) mutable {
+                         large_.erase(told.call_id());
+                         if (!sse_.open()) return Finish();
+                         if (outcome.ok()) *told.mutable_outcome() = *std::move(outcome);
+                         TellSmallTask(told);
+                       });
 }
 
 std::string NoticeExchange::Tagged(std::string_view params) const {
@@ -80,11 +105,12 @@ std::string NoticeExchange::Tagged(std::string_view params) const {
 }
 
 void NoticeExchange::Relay(const v1::StreamEvent& event) {
-  sse_.Event({}, core::MakeNotification(event.method(), Tagged(event.params())),
-             lifetime_.Wrap([this] { events_->Ask(); }));
+  out_->Event(core::MakeNotification(event.method(), Tagged(event.params())),
+              lifetime_.Wrap([this] { events_->Ask(); }));
 }
 
 void NoticeExchange::End() {
+  large_.clear();  // one in its middle cuts the stream
   if (sse_.open()) {
     const std::string meta = core::JsonObject().Raw(core::kMetaSubscriptionId, raw_id_).Take();
     sse_.Event(
@@ -93,7 +119,7 @@ void NoticeExchange::End() {
             raw_id_, core::JsonObject().String("resultType", "complete").Raw("_meta", meta).Take()),
         nullptr);
     sse_.End();
-  } else {
+  } else if (!acknowledged_) {
     answer_.RpcError(504, raw_id_, core::kInternalError, "the control plane did not answer in time",
                      HardTimerData(/*started=*/false));
   }

@@ -1,15 +1,19 @@
 // One subscriptions/listen: a stream of what a seat says by itself, as its client asked for it.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bridge/bridge_core.h"
+#include "bridge/endpoints/large_notice.h"
 #include "bridge/endpoints/task_watch.h"
 #include "bridge/event_pump.h"
 #include "bridge/exchange.h"
+#include "bridge/shared_stream.h"
 #include "bridge/sse_writer.h"
 
 namespace callboard::bridge {
@@ -40,12 +44,20 @@ class NoticeExchange final : public Exchange {
   // Params with the id of the request.
   std::string Tagged(std::string_view params) const;
   void Relay(const v1::StreamEvent& event);
+  void TellTask(const v1::Call& task);
+  // With all that the call itself has in it.
+  void TellSmallTask(const v1::Call& task);
+  void TellLargeTask(const v1::Call& task);
   void End();
 
   BridgeCore& core_;
   const std::string raw_id_;
   const std::string honoured_;
+  bool acknowledged_ = false;
   SseWriter sse_;
+  // While one notification comes in pieces all others wait.
+  std::shared_ptr<SharedStream> out_;
+  std::map<std::string, LargeNotice> large_;  // being told, by call id
   StreamSlot slot_;
   std::optional<EventPump<v1::ListenEvent>> events_;
   std::optional<TaskWatch> tasks_;

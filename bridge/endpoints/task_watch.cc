@@ -52,13 +52,11 @@ void TaskWatch::OnCall(const std::string& call_id, const absl::StatusOr<v1::Call
     if (!call.ok()) return;
     std::set<std::string> asked;
     for (const auto& [key, request] : call->input_requests()) asked.insert(key);
-    if (std::exchange(open.known_input, asked) != asked) tell_(TaskNotice(*call, core_.config));
+    if (std::exchange(open.known_input, asked) != asked) tell_(*call);
     return;
   }
   open_.erase(call_id);
-  // Whoever polls gets it in pieces; a notice of that size would be in the way of all others.
-  if (HasLargeTaskResult(*call)) return;
-  tell_(TaskNotice(*call, core_.config));
+  tell_(*call);
 }
 
 }  // namespace callboard::bridge

@@ -16,13 +16,13 @@
 namespace callboard::bridge {
 
 // Waits for each of its calls at the control plane, again and again until it is over, and tells
-// when what it asks its client is something else than before. One that is no task, is no longer
-// kept, or has ended with a large result, is told nothing of. While the control plane is away it
-// goes on asking. Owned by its listener; loop thread. Bounds: those of whoever makes the list.
+// when what it asks its client is something else than before. One that is no task, or is no longer
+// kept, is told nothing of. While the control plane is away it goes on asking. Owned by its
+// listener; loop thread. Bounds: those of whoever makes the list.
 class TaskWatch {
  public:
-  // Params of notifications/tasks.
-  using Tell = absl::AnyInvocable<void(std::string)>;
+  // The task as it is now; over, with its outcome.
+  using Tell = absl::AnyInvocable<void(const v1::Call&)>;
 
   TaskWatch(BridgeCore& core, const std::vector<std::string>& call_ids);
 

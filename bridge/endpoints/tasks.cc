@@ -48,6 +48,41 @@ std::vector<std::string> TasksEndpoint::TakeOurs(v1::NoticeWish* wish) {
   return call_ids;
 }
 
+struct TasksEndpoint::Parting {
+  VisitPtr visit;
+  std::vector<std::string> left;
+  std::vector<std::string> ours;
+  std::vector<std::string> strangers;
+  Parted then;
+};
+
+void TasksEndpoint::TellApart(const VisitPtr& visit, std::vector<std::string> call_ids,
+                              Parted then) {
+  auto parting = std::make_shared<Parting>();
+  parting->visit = visit;
+  parting->left = std::move(call_ids);
+  parting->then = std::move(then);
+  TellNextApart(parting);
+}
+
+void TasksEndpoint::TellNextApart(const std::shared_ptr<Parting>& parting) {
+  if (parting->left.empty()) return parting->then(parting->ours, parting->strangers);
+  v1::CallRef request;
+  request.set_call_id(parting->left.back());
+  core_.client.GetCall(
+      std::move(request),
+      core_.exchanges.Await<v1::Call>(
+          parting->visit->answer, parting->visit->raw_id(),
+          [this, parting](const absl::StatusOr<v1::Call>& found) {
+            std::string call_id = std::move(parting->left.back());
+            parting->left.pop_back();
+            // While nobody can say it may be ours.
+            const bool stranger = found.ok() ? !IsTask(*found) : IsCallersMistake(found.status());
+            (stranger ? parting->strangers : parting->ours).push_back(std::move(call_id));
+            TellNextApart(parting);
+          }));
+}
+
 bool TasksEndpoint::Take(const VisitPtr& visit, const ModernRequest& request, PassOn pass_on) {
   const std::string& method = visit->message.method;
   if (!IsTaskMethod(method)) return false;

@@ -1,6 +1,7 @@
 // The methods of the tasks extension of MCP 2026-07-28, for calls of ours that have become tasks.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ class TasksEndpoint {
   // The calls behind the tasks of ours that a listener wants to be told of; they go from the wish.
   static std::vector<std::string> TakeOurs(v1::NoticeWish* wish);
 
+  // Those of these calls that are tasks here, and those of a Callboard behind the seat.
+  using Parted = absl::AnyInvocable<void(const std::vector<std::string>& ours,
+                                         const std::vector<std::string>& strangers)>;
+  // `then` runs inline or later, not if the client goes meanwhile.
+  void TellApart(const VisitPtr& visit, std::vector<std::string> call_ids, Parted then);
+
   // Asks the seat.
   using PassOn = absl::AnyInvocable<void(ModernRequest)>;
   // Answers a method of the extension. False: it is another method, or a task of the seat's own.
@@ -32,6 +39,9 @@ class TasksEndpoint {
 
  private:
   using Stranger = absl::AnyInvocable<void()>;
+  struct Parting;
+
+  void TellNextApart(const std::shared_ptr<Parting>& parting);
 
   void Get(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);
   void Cancel(const VisitPtr& visit, const v1::CallRef& call, Stranger stranger);

@@ -170,7 +170,7 @@ def test_errors_of_the_extension(stage):
         assert (status, response["error"]["code"]) == (404, -32601), method
 
 
-def listen(stage, port, task_id):
+def listen(stage, port, task_id, path="/mcp"):
     """What a listener is told of that task: the params of one notification after the other."""
     body = {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {
         "notifications": {"taskIds": [task_id]},
@@ -178,7 +178,7 @@ def listen(stage, port, task_id):
                   NAMESPACE + "clientCapabilities": {"extensions": {TASKS: {}}}}}}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
     stage.on_close(connection.close)
-    connection.request("POST", "/mcp", json.dumps(body), {
+    connection.request("POST", path, json.dumps(body), {
         "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": MODERN, "Mcp-Method": "subscriptions/listen"})
     events = read_events(connection.getresponse())

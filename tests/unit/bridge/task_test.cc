@@ -355,6 +355,91 @@ TEST_F(Tasks, ListenersAreToldOnceHowTheirTasksEnd) {
   EXPECT_EQ(plane_.call_refs.size(), asked) << "nothing is left to wait for";
 }
 
+TEST_F(Tasks, ListenersOfAnInstanceHearItOfTasksThatOnlyItKnows) {
+  const std::string inner = "callboard-00000000000000000000000000000000";
+  Known(v1::CALL_WAITING);
+  const auto listen = [&] {
+    return Post(R"({"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":)" +
+                    Params(R"("notifications":{"taskIds":[")" + std::string(kTask) + "\",\"" +
+                           inner + R"("]})") +
+                    "}",
+                {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", "subscriptions/listen"}},
+                "/mcp/maya-1");
+  };
+  const Answer none = listen();
+  ASSERT_EQ(plane_.listens.size(), 1u);
+  EXPECT_EQ(plane_.listens[0].request.wish().task_ids_size(), 0) << "it has no tasks";
+  plane_.instances[0].set_modern_capabilities(
+      R"({"extensions":{"io.modelcontextprotocol/tasks":{}}})");
+  const Answer answer = listen();
+  ASSERT_EQ(plane_.listens.size(), 2u);
+  ASSERT_EQ(plane_.listens[1].request.wish().task_ids_size(), 1);
+  EXPECT_EQ(plane_.listens[1].request.wish().task_ids(0), inner);
+}
+
+class LargeTasks : public Tasks {
+ protected:
+  // The task is over, and its result is kept by the control plane.
+  void End(std::vector<std::string> pieces) {
+    v1::Call& call = Known(v1::CALL_SUCCEEDED);
+    call.mutable_outcome()->set_class_(v1::RESULT);
+    size_t size = 0;
+    for (const std::string& piece : pieces) size += piece.size();
+    call.mutable_outcome()->mutable_body()->set_size(size);
+    plane_.fetched.resize(1);
+    *plane_.fetched[0].mutable_outcome() = call.outcome();
+    for (const std::string& piece : pieces) {
+      plane_.fetched.emplace_back().mutable_chunk()->set_bytes(piece);
+    }
+  }
+  Answer Hear() {
+    const std::string wish = R"("notifications":{"taskIds":[")" + std::string(kTask) + R"("]})";
+    return Post(R"({"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":)" +
+                    Params(wish) + "}",
+                {{"MCP-Protocol-Version", "2026-07-28"}, {"Mcp-Method", "subscriptions/listen"}});
+  }
+};
+
+TEST_F(LargeTasks, ListenersAreToldTheirResultsOnceTheyAreHere) {
+  End({R"({"content":[],)", R"("x":"y"})"});
+  const auto whole = std::exchange(plane_.fetched, {});
+  plane_.fetch_end = absl::UnavailableError("its result is not here yet; ask again");
+  const Answer answer = Hear();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body, Not(HasSubstr("notifications/tasks")));
+  plane_.fetch_end = absl::OkStatus();
+  plane_.fetched = whole;
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body,
+              HasSubstr(R"("result":{"resultType":"complete","content":[],"x":"y"})"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("io.modelcontextprotocol/subscriptionId":"L")"));
+  EXPECT_EQ(answer->body.find("notifications/tasks"), answer->body.rfind("notifications/tasks"));
+  EXPECT_FALSE(answer->ended);
+  const size_t fetches = plane_.fetches.size();
+  loop_.RunFor(absl::Minutes(5));
+  EXPECT_EQ(plane_.fetches.size(), fetches);
+}
+
+TEST_F(LargeTasks, ListenersAreToldOfResultsThatAreNotKept) {
+  End({"{}"});
+  plane_.fetched.clear();
+  plane_.fetch_end = absl::UnimplementedError("of an older control plane");
+  const Answer answer = Hear();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body, HasSubstr(R"("status":"failed")"));
+  EXPECT_THAT(answer->body, HasSubstr("its result is not kept"));
+}
+
+TEST_F(LargeTasks, AResultThatStopsInItsMiddleEndsTheStream) {
+  End({R"({"content":[],)", R"("x":"y"})"});
+  plane_.fetched.pop_back();
+  plane_.fetch_end = absl::UnavailableError("the control plane has ended");
+  const Answer answer = Hear();
+  loop_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(answer->body, HasSubstr(R"("content":[],)"));
+  EXPECT_TRUE(answer->aborted);
+}
+
 TEST_F(Tasks, ListenersAreToldWhatTheirTasksAskAndThatItIsAnswered) {
   (*Known(v1::CALL_WAITING).mutable_input_requests())["ask-2"] = R"({"method":"roots/list"})";
   const std::string wish = R"("notifications":{"taskIds":[")" + std::string(kTask) + R"("]})";
