@@ -14,7 +14,7 @@
 namespace callboard::server {
 
 // Pure table, loop thread. Bounds: kPerSession of a session and kAll of all; the oldest goes, and
-// its end is then told to nobody. Does not outlive the process.
+// its end is then told to nobody. A session's record in the store has those of the session.
 class ElicitationTable {
  public:
   static constexpr size_t kPerSession = 64;
@@ -30,6 +30,16 @@ class ElicitationTable {
   // Whose it is; from now on it is nobody's.
   std::optional<Owner> Take(const std::string& seat_id, const std::string& id);
   void RemoveSession(const std::string& session_id);
+  // Calls `visit(seat_id, id, owner)` for each of that session, in the order of their beginning.
+  template <class Visit>
+  void ForEachOf(const std::string& session_id, Visit visit) const {
+    const auto found = by_session_.find(session_id);
+    if (found == by_session_.end()) return;
+    for (const uint64_t order : found->second) {
+      const Entry& entry = open_.at(order);
+      visit(entry.name.first, entry.name.second, entry.owner);
+    }
+  }
   size_t size() const { return open_.size(); }
 
  private:

@@ -65,8 +65,11 @@ void CallFlow::TellAsked(LiveCall& call, uint64_t n, std::string_view method, st
 
 void CallFlow::NoteElicitation(const LiveCall& call, std::string_view raw) {
   const std::string id = core::ElicitationIdOf(raw);
-  if (id.empty() || call.request.session_id().empty()) return;
-  elicitations_.Add(call.seat_id, id, {call.request.session_id(), call.id});
+  if (id.empty()) return;
+  const Session* session = plane_.sessions.Find(call.request.session_id());
+  if (session == nullptr) return;
+  plane_.elicitations.Add(call.seat_id, id, {session->id, call.id});
+  durable_.TouchSession(*session);
 }
 
 void CallFlow::NoteElicitations(const LiveCall& call, const v1::Outcome& outcome) {
@@ -83,14 +86,22 @@ void CallFlow::NoteElicitations(const LiveCall& call, const v1::Outcome& outcome
   });
 }
 
+std::optional<ElicitationTable::Owner> CallFlow::TakeElicitation(const std::string& seat_id,
+                                                                 std::string_view params) {
+  auto owner = plane_.elicitations.Take(seat_id, core::ElicitationIdOf(params));
+  const Session* session = owner ? plane_.sessions.Find(owner->session_id) : nullptr;
+  if (session != nullptr) durable_.TouchSession(*session);
+  return owner;
+}
+
 void CallFlow::TakeElicited(LiveCall& call, uint64_t n, std::string params) {
   if (call.request.has_client()) return AckLater(call);  // revisions without sessions have it not
-  elicitations_.Take(call.seat_id, core::ElicitationIdOf(params));
+  (void)TakeElicitation(call.seat_id, params);
   TellAsked(call, n, core::kElicitationComplete, std::move(params));
 }
 
 bool CallFlow::TellElicited(const std::string& seat_id, const std::string& params) {
-  const auto owner = elicitations_.Take(seat_id, core::ElicitationIdOf(params));
+  const auto owner = TakeElicitation(seat_id, params);
   if (!owner) return false;
   if (LiveCall* call = Find(owner->call); call != nullptr && !call->ended && call->stream) {
     Publish(*call, 0, std::string(core::kElicitationComplete), params);

@@ -503,7 +503,7 @@ void CallFlow::CloseSession(const std::string& session_id, const char* reason) {
     if (stream->reader != nullptr) readers.push_back(stream->reader);
   }
   for (StreamReader* reader : readers) reader->EndReading(reason);
-  elicitations_.RemoveSession(session_id);
+  plane_.elicitations.RemoveSession(session_id);
   plane_.sessions.Erase(session_id);
 }
 

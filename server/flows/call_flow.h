@@ -268,6 +268,9 @@ class CallFlow final : public AgentCalls {
   // What the backend asks its user to do outside its client; `raw` has the id.
   void NoteElicitation(const LiveCall& call, std::string_view raw);
   void NoteElicitations(const LiveCall& call, const v1::Outcome& outcome);
+  // Whose the elicitation is that `params` name, which is then nobody's any more.
+  std::optional<ElicitationTable::Owner> TakeElicitation(const std::string& seat_id,
+                                                         std::string_view params);
   // The same as TellElicited of an elicitation of a call that the agent still runs.
   void TakeElicited(LiveCall& call, uint64_t n, std::string params);
 
@@ -335,7 +338,6 @@ class CallFlow final : public AgentCalls {
   SeatAudience& audience_;
   ToolSelections& selections_;
   RequestState request_state_;
-  ElicitationTable elicitations_;
   std::map<CallId, std::vector<OutcomeSource*>> followers_;
   // Open calls of a former control plane, by agent; each is an open execution, so bounded with
   // them.

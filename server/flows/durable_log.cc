@@ -90,6 +90,13 @@ std::string Encode(const Session& session, const Plane& plane) {
   record.mutable_own_dropped_through()->set_term(session.own_dropped_through.term);
   record.mutable_own_dropped_through()->set_n(session.own_dropped_through.n);
   record.set_own_dropped(session.own_dropped);
+  plane.elicitations.ForEachOf(session.id, [&](const std::string& seat_id, const std::string& id,
+                                               const ElicitationTable::Owner& owner) {
+    v1::OpenElicitation& open = *record.add_elicitations();
+    open.set_seat_id(seat_id);
+    open.set_id(id);
+    open.set_call_id(owner.call.str());
+  });
   return record.SerializeAsString();
 }
 

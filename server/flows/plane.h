@@ -7,6 +7,7 @@
 #include "core/runtime/offload.h"
 #include "core/runtime/planted_bug.h"
 #include "core/runtime/random.h"
+#include "server/domain/elicitation_table.h"
 #include "server/domain/execution_table.h"
 #include "server/domain/request_table.h"
 #include "server/domain/seat_registry.h"
@@ -54,6 +55,7 @@ struct Plane {
   SessionTable sessions;
   ExecutionTable executions;
   RequestTable requests;
+  ElicitationTable elicitations;
   std::shared_ptr<ReadyQueue> ready;
   bool draining = false;
 };

@@ -216,7 +216,12 @@ void RestoreSessions(const Loaded& loaded, Plane& plane, SeatAudience& audience,
   for (const auto& [used, id] : by_use) {
     // It may have been used since the store was told.
     const absl::Time last_use = std::min(now, plane.FromUnixMs(used) + SessionTable::kUseToldEvery);
-    Session& session = plane.sessions.Restore(*id, loaded.sessions.at(*id), last_use, now);
+    const v1::SessionRecord& record = loaded.sessions.at(*id);
+    Session& session = plane.sessions.Restore(*id, record, last_use, now);
+    for (const v1::OpenElicitation& open : record.elicitations()) {
+      const auto call = CallId::From(open.call_id());
+      if (call) plane.elicitations.Add(open.seat_id(), open.id(), {session.id, *call});
+    }
     audience.Add(session);
     selections.Add(session);
   }

@@ -96,6 +96,22 @@ TEST_F(ElicitedOfTwo, ThoseOfAnErrorAreToldToTheClientThatGotIt) {
   EXPECT_TRUE(Heard(*other).empty());
 }
 
+TEST_F(ElicitedOfTwo, AfterAKillTheirEndIsStillToldToWhoWasAsked) {
+  AskForUrl(call, 2);
+  agent->Result(call, 3);
+  loop.RunFor(absl::Seconds(1));
+  Restart();
+  agent = Link("boot-1", 2);
+  own = Listen(session, 0);
+  Notice();
+  EXPECT_EQ(Heard(*own), Told());
+  Restart();
+  agent = Link("boot-1", 3);
+  own = Listen(session, 0);
+  Notice();
+  EXPECT_TRUE(Heard(*own).empty()) << "an elicitation is complete once";
+}
+
 TEST_F(Elicited, EndsThatComeWithTheirCallNeedNoMemoryOfTheirIds) {
   const std::string session = Open();
   std::unique_ptr<Caller> caller;
