@@ -52,6 +52,9 @@ class JournalFile {
 // Said in Hello and Welcome: notices are kept until the control plane acknowledges them.
 inline constexpr char kNoticeAcksFeature[] = "notice_acks";
 
+// Likewise: requests of backends to the client of a session outside its calls are passed on.
+inline constexpr char kSessionAsksFeature[] = "session_asks";
+
 struct AgentLimits {
   uint32_t open_calls_max = 4'096;  // that wait or run
   // Calls that have ended and wait to be settled. Beyond the bytes of their results in memory the

@@ -153,6 +153,7 @@ void CallDesk::OnDispatch(Port& port, v1::Dispatch dispatch) {
   call.params_size = size;
   queued_bytes_ += size;
   call.spec = MakeSpec(dispatch, loop_.Now());
+  if (!call.spec.backend_session.empty()) call.spec.control_plane = port.plane_;
   call.session_id = call.spec.session_id;
   call.trace_id = core::TraceIdOf(call.spec.trace.traceparent);
   Bind(call, port, 0, 0);

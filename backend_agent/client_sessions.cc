@@ -18,7 +18,11 @@ class ClientSessions::Entry final : private McpSession::Events {
   }
 
   McpSession& session() { return session_; }
-  void Use() { last_use_ = owner_.loop_.Now(); }
+  void Use(const std::string& control_plane) {
+    last_use_ = owner_.loop_.Now();
+    if (control_plane_ != control_plane) control_plane_ = control_plane;
+  }
+  const std::string& control_plane() const { return control_plane_; }
   absl::Time last_use() const { return last_use_; }
   std::string& level() { return level_; }
 
@@ -45,6 +49,7 @@ class ClientSessions::Entry final : private McpSession::Events {
   const std::string key_;
   McpSession session_;
   std::string level_;
+  std::string control_plane_;
   absl::Time last_use_;
 };
 
@@ -63,13 +68,19 @@ McpSession* ClientSessions::Find(const std::string& key) const {
   return found == sessions_.end() ? nullptr : &found->second->session();
 }
 
+std::string ClientSessions::ControlPlaneOf(const std::string& key) const {
+  auto found = sessions_.find(key);
+  return found == sessions_.end() ? "" : found->second->control_plane();
+}
+
 std::string* ClientSessions::LevelOf(const std::string& key) {
   auto found = sessions_.find(key);
   return found == sessions_.end() ? nullptr : &found->second->level();
 }
 
 McpSession* ClientSessions::Open(McpSession& shared, const std::string& key,
-                                 const ClientDescription& client) {
+                                 const ClientDescription& client,
+                                 const std::string& control_plane) {
   auto found = sessions_.find(key);
   if (found == sessions_.end()) {
     if (!shared.ready() || !MakeRoom()) return nullptr;
@@ -79,7 +90,7 @@ McpSession* ClientSessions::Open(McpSession& shared, const std::string& key,
     found = sessions_.emplace(key, std::move(entry)).first;
     if (!idle_timer_.pending()) idle_timer_ = loop_.After(limits_.idle, [this] { EndIdle(); });
   }
-  found->second->Use();
+  found->second->Use(control_plane);
   return &found->second->session();
 }
 
@@ -112,6 +123,7 @@ void ClientSessions::End(const std::string& key) {
   if (node.empty()) return;
   Entry* const entry = node.mapped().get();
   ending_.push_back(std::move(node.mapped()));
+  events_.OnSessionOver(key);
   entry->session().backend().Stop([this, entry, alive = lifetime_.Watch()] {
     if (alive.expired()) return;
     // Later: this comes from inside it.
@@ -123,7 +135,10 @@ void ClientSessions::End(const std::string& key) {
 
 void ClientSessions::Clear() {
   idle_timer_.Cancel();
-  for (auto& [key, entry] : std::exchange(sessions_, {})) ending_.push_back(std::move(entry));
+  for (auto& [key, entry] : std::exchange(sessions_, {})) {
+    ending_.push_back(std::move(entry));
+    events_.OnSessionOver(key);
+  }
   loop_.Post(lifetime_.Wrap([this] { ending_.clear(); }));
 }
 

@@ -35,6 +35,8 @@ class ClientSessions final {
                                       std::string raw_params) = 0;
     virtual void OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
                                  std::string method, std::string raw_params) = 0;
+    // It has ended; what it asked needs no answer. May come from inside Open().
+    virtual void OnSessionOver(const std::string& key) = 0;
   };
 
   ClientSessions(core::EventLoop& loop, core::Random& random, Events& events,
@@ -42,10 +44,13 @@ class ClientSessions final {
   ~ClientSessions();
 
   // The client's session at the server behind `shared`, opened at first use. nullptr: it has none
-  // and cannot get one.
-  McpSession* Open(McpSession& shared, const std::string& key, const ClientDescription& client);
+  // and cannot get one. `control_plane`: where the client is to be asked from now on.
+  McpSession* Open(McpSession& shared, const std::string& key, const ClientDescription& client,
+                   const std::string& control_plane);
   // nullptr if there is none.
   McpSession* Find(const std::string& key) const;
+  // Empty if there is no such session.
+  std::string ControlPlaneOf(const std::string& key) const;
   // The level of log messages that has been set in that session; nullptr if there is none.
   std::string* LevelOf(const std::string& key);
   // The process has ended: drops them all, their requests without replies.

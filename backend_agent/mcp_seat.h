@@ -35,6 +35,8 @@ struct SeatLimits {
   ClientSessionLimits client_sessions;
   // Open requests of the backend to clients; one more is answered with an error.
   size_t asks_max = 256;
+  // For the answer of a client that is asked outside its calls.
+  absl::Duration session_ask_wait = absl::Minutes(5);
   WatcherLimits watcher;
   // After a broken exchange, for the news that the process has died.
   absl::Duration verdict_wait = absl::Milliseconds(250);
@@ -145,7 +147,8 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
     std::string call_id;
     std::string session;
     std::string raw_id;
-    std::string key;  // of an input request, which has no id
+    std::string key;    // of an input request, which has no id
+    core::Timer timer;  // call_id is empty: it belongs to the session
   };
   // McpSession::Events
   void OnBackendUp() override;
@@ -171,6 +174,7 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
                             std::string raw_params) override;
   void OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
                        std::string method, std::string raw_params) override;
+  void OnSessionOver(const std::string& key) override;
 
   void BeginSession(std::unique_ptr<Backend> backend);
   // The session a call runs in; nullptr: it is no more.
@@ -181,6 +185,10 @@ class McpSeat final : public Seat, private McpSession::Events, private ClientSes
   // A user is through with what it was asked to do outside its client.
   void TakeElicited(const std::string& key, std::string raw_params);
   void EndAsksOf(const std::string& call_id);
+  // Of the client of that session, but of none of its calls.
+  void AskSession(const std::string& key, std::string raw_id, std::string method,
+                  std::string raw_params);
+  void OnSessionAskUnanswered(uint64_t ask);
   // Tells the shared session what it does not know yet of what is wanted.
   void ApplyInterest();
   // The same of a backend that says it in revision 2026-07-28.

@@ -18,6 +18,8 @@ namespace {
 // before a request that failed is made again.
 constexpr absl::Duration kInterestWait = absl::Seconds(5);
 constexpr size_t kElicitationsMax = 64;  // of one call
+// After the client's time is over, for what the control plane says then.
+constexpr absl::Duration kAnswerGrace = absl::Seconds(10);
 
 bool ConcernsEverybody(std::string_view method) {
   return method.ends_with("/list_changed") || method == "notifications/resources/updated";
@@ -139,6 +141,9 @@ void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params)
   if (at == asks_.end()) return;
   Tell([this, ask = at->first, call_id = at->second.call_id,
         params = core::RemoveMember(raw_params, "requestId")]() mutable {
+    if (call_id.empty()) {
+      return seats_.OnSessionAskOver(description_.seat_id, ask, std::move(params));
+    }
     observer_.OnAskCancelled(call_id, ask, std::move(params));
   });
   asks_.erase(at);
@@ -147,9 +152,12 @@ void McpSeat::TakeAskBack(const std::string& key, const std::string& raw_params)
 void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::string raw_id,
                               std::string method, std::string raw_params) {
   Call* call = CallOf(key, request, true);
-  if (call == nullptr || asks_.size() >= limits_.asks_max) {
+  // What comes with the answer to a call that is over is that call's, and too late.
+  const bool of_session =
+      call == nullptr && !key.empty() && !call_of_request_.contains({key, request});
+  if ((call == nullptr && !of_session) || asks_.size() >= limits_.asks_max) {
     McpSession* session = key.empty() ? session_.get() : client_sessions_.Find(key);
-    const bool full = call != nullptr;
+    const bool full = call != nullptr || of_session;
     if (session == nullptr) return;
     return session->Respond(
         raw_id, true,
@@ -160,17 +168,64 @@ void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::str
                                "certain to be its cause",
                                method)));
   }
+  if (of_session)
+    return AskSession(key, std::move(raw_id), std::move(method), std::move(raw_params));
   if (method == "elicitation/create" && call->elicitations.size() < kElicitationsMax) {
     if (std::string id = core::ElicitationIdOf(raw_params); !id.empty()) {
       call->elicitations.insert(std::move(id));
     }
   }
   const uint64_t ask = next_ask_++;
-  asks_[ask] = {call->spec.call_id, key, std::move(raw_id), {}};
+  asks_[ask] = {call->spec.call_id, key, std::move(raw_id), {}, {}};
   Tell([this, ask, call_id = call->spec.call_id, method = std::move(method),
         params = std::move(raw_params)]() mutable {
     if (asks_.contains(ask)) observer_.OnAsk(call_id, ask, std::move(method), std::move(params));
   });
+}
+
+void McpSeat::AskSession(const std::string& key, std::string raw_id, std::string method,
+                         std::string raw_params) {
+  // One that is saying goodbye needs no answer.
+  if (client_sessions_.Find(key) == nullptr) return;
+  const uint64_t ask = next_ask_++;
+  OpenAsk& open = asks_[ask];
+  open.session = key;
+  open.raw_id = std::move(raw_id);
+  open.timer = loop_.After(limits_.session_ask_wait + kAnswerGrace,
+                           [this, ask] { OnSessionAskUnanswered(ask); });
+  SeatAsk told{.number = ask,
+               .backend_session = key,
+               .control_plane = client_sessions_.ControlPlaneOf(key),
+               .method = std::move(method),
+               .raw_params = std::move(raw_params),
+               .wait = limits_.session_ask_wait};
+  Tell([this, told = std::move(told)]() mutable {
+    if (asks_.contains(told.number)) seats_.OnSessionAsk(description_.seat_id, std::move(told));
+  });
+}
+
+void McpSeat::OnSessionAskUnanswered(uint64_t ask) {
+  const std::string why = fmt::format("the client has not answered within {}",
+                                      absl::FormatDuration(limits_.session_ask_wait));
+  Answer(ask, true, Payload(core::MakeErrorObject(core::kServerError, why)));
+  Tell([this, ask, params = core::JsonObject().String("reason", why).Take()]() mutable {
+    seats_.OnSessionAskOver(description_.seat_id, ask, std::move(params));
+  });
+}
+
+void McpSeat::OnSessionOver(const std::string& key) {
+  for (auto at = asks_.begin(); at != asks_.end();) {
+    if (at->second.session != key || !at->second.call_id.empty()) {
+      ++at;
+      continue;
+    }
+    TellLater([this, ask = at->first] {
+      seats_.OnSessionAskOver(
+          description_.seat_id, ask,
+          core::JsonObject().String("reason", "the application has ended its session").Take());
+    });
+    at = asks_.erase(at);
+  }
 }
 
 void McpSeat::Answer(uint64_t ask, bool is_error, Payload text) {

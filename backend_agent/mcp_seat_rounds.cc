@@ -165,7 +165,7 @@ void McpSeat::AskForInput(Call& call, std::string_view result) {
           core::SetMember(input.params, "elicitationId", core::QuoteJson(random_.Hex(16)));
     }
     const uint64_t ask = next_ask_++;
-    asks_[ask] = {call.spec.call_id, call.session, {}, std::move(input.key)};
+    asks_[ask] = {call.spec.call_id, call.session, {}, std::move(input.key), {}};
     TellLater([this, ask, call_id = call.spec.call_id, method = std::move(input.method),
                params = std::move(input.params)]() mutable {
       if (asks_.contains(ask)) observer_.OnAsk(call_id, ask, std::move(method), std::move(params));

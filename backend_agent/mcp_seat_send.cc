@@ -44,7 +44,8 @@ void McpSeat::ChooseSession(Call& call) {
   if (call.in_modern || call.spec.backend_session.empty()) return;
   const McpSession* own = client_sessions_.Open(
       *session_, call.spec.backend_session,
-      {.capabilities = call.spec.client_capabilities, .client_info = call.spec.client_info});
+      {.capabilities = call.spec.client_capabilities, .client_info = call.spec.client_info},
+      call.spec.control_plane);
   if (own != nullptr) call.session = call.spec.backend_session;
 }
 

@@ -94,6 +94,8 @@ void PlaneLink::OnItem(v1::ServerItem item) {
       return seats.OnCatalogueWant(*this, item.catalogue_want());
     case v1::ServerItem::kNoticeAck:
       return SeatFeed::OnNoticeAck(*this, item.notice_ack());
+    case v1::ServerItem::kSessionAnswer:
+      return seats.OnSessionAnswer(*this, std::move(*item.mutable_session_answer()));
     case v1::ServerItem::kSeatControl:
       return seats.OnSeatControl(item.seat_control());
     case v1::ServerItem::kSettings:

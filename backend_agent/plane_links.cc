@@ -73,6 +73,7 @@ void PlaneLinks::FillHello(const PlaneLink& link, v1::Hello& hello) {
   hello.set_link_epoch(++link_epoch_);
   hello.set_journal_id(journal_.id());
   hello.add_features(kNoticeAcksFeature);
+  hello.add_features(kSessionAsksFeature);
   for (const auto& other : links_) {
     if (other.get() != &link && other->uplink().linked()) {
       hello.add_linked_planes(other->uplink().control_plane_id());

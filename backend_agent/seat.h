@@ -37,6 +37,7 @@ struct CallSpec {
   core::TraceContext trace;
   // Calls with one key share one MCP session at the backend; empty: the one of all others.
   std::string backend_session;
+  std::string control_plane;  // the one that is to be asked in that session
   // Of the client, raw JSON: for a session of its own, and for backends of the 2026-07-28 era.
   std::string client_capabilities;
   std::string client_info;
@@ -88,6 +89,16 @@ class CallObserver {
   virtual void OnLateEnd(const std::string& call_id, CallEnd end) = 0;
 };
 
+// A request of the backend to the client of one session that belongs to none of its calls.
+struct SeatAsk {
+  uint64_t number = 0;  // for Seat::Answer
+  std::string backend_session;
+  std::string control_plane;  // as the last call of that session named it
+  std::string method;
+  std::string raw_params;
+  absl::Duration wait;  // for the client; the seat waits a little longer
+};
+
 // Told about changes of seats. Loop thread only.
 class SeatObserver {
  public:
@@ -96,6 +107,12 @@ class SeatObserver {
   virtual void OnSeatChanged(const std::string& seat_id) = 0;
   // A notification of the backend that belongs to no call.
   virtual void OnNotice(const std::string& seat_id, std::string method, std::string raw_params) = 0;
+  // To be answered by Seat::Answer, now or later.
+  virtual void OnSessionAsk(const std::string& seat_id, SeatAsk ask) = 0;
+  // The seat has no use for the answer any more. Params of a notifications/cancelled for the
+  // client, without the requestId.
+  virtual void OnSessionAskOver(const std::string& seat_id, uint64_t ask,
+                                std::string raw_params) = 0;
 };
 
 // One place of a DCC. Loop thread only; owned by the agent. Destroying it drops its calls silently.
@@ -116,7 +133,8 @@ class Seat {
   // stays taken until the DCC answers, then OnLateEnd. OVER: not known here.
   virtual v1::CancelAck::Effect Cancel(const std::string& call_id, v1::Cancel::Why why) = 0;
 
-  // The client's answer to OnAsk: a raw result or a raw error object. One that is over is ignored.
+  // The client's answer to OnAsk or OnSessionAsk: a raw result or a raw error object. One that is
+  // over is ignored.
   virtual void Answer(uint64_t ask, bool is_error, Payload text) = 0;
 
   // What the control plane wants to hear of the backend from now on: its log level (empty: as the

@@ -26,6 +26,7 @@ void SeatFeed::Add(std::unique_ptr<Seat> seat) {
 
 void SeatFeed::Remove(const std::string& seat_id, const std::string& reason) {
   if (seats_.erase(seat_id) == 0) return;
+  asks_.EndAllOf(seat_id);
   for (Port* port : ports_) {
     port->changed_.erase(seat_id);
     port->told_.erase(seat_id);
@@ -57,6 +58,7 @@ v1::SeatState SeatFeed::StateOf(const std::string& seat_id, Entry& entry) {
 
 void SeatFeed::RemovePort(Port& port) {
   std::erase(ports_, &port);
+  asks_.OnUnlinked(port.asks_);
   for (const auto& [seat_id, told] : port.told_) {
     if (told.interest.version() != 0) ApplyInterests(seat_id);
   }
@@ -72,6 +74,7 @@ void SeatFeed::AppendInventory(Port& port, std::deque<v1::AgentItem>& items) {
 
 void SeatFeed::OnLinked(Port& port, const v1::Welcome& welcome) {
   port.linked_ = true;
+  SessionAsks::OnLinked(port.asks_, welcome);
   const auto& features = welcome.features();
   port.notices_.OnLinked(std::find(features.begin(), features.end(), kNoticeAcksFeature) !=
                          features.end());
@@ -92,6 +95,7 @@ void SeatFeed::OnUnlinked(Port& port) {
   port.transfers_.clear();
   for (auto& [seat_id, told] : port.told_) told.digest.clear();
   port.notices_.OnUnlinked();
+  asks_.OnUnlinked(port.asks_);
 }
 
 void SeatFeed::OnInterest(Port& port, v1::Interest interest) {
@@ -179,6 +183,25 @@ void SeatFeed::OnNotice(const std::string& seat_id, std::string method, std::str
   }
 }
 
+void SeatFeed::OnSessionAsk(const std::string& seat_id, SeatAsk ask) {
+  const auto seat = seats_.find(seat_id);
+  if (seat == seats_.end()) return;
+  const auto at = std::find_if(ports_.begin(), ports_.end(), [&](const Port* port) {
+    return SessionAsks::IsAt(port->asks_, ask.control_plane);
+  });
+  Port* const port = at == ports_.end() ? nullptr : *at;
+  asks_.Ask(port == nullptr ? nullptr : &port->asks_, seat_id, seat->second.incarnation,
+            std::move(ask));
+  if (port != nullptr) port->Wake();
+}
+
+void SeatFeed::OnSessionAskOver(const std::string& seat_id, uint64_t ask, std::string raw_params) {
+  if (!asks_.EndOne(seat_id, ask, std::move(raw_params))) return;
+  for (Port* port : ports_) {
+    if (SessionAsks::HasData(port->asks_)) port->Wake();
+  }
+}
+
 bool SeatFeed::FillStates(Port& port, FrameBuilder& frame) {
   for (const auto& [seat_id, reason] : port.gone_) {
     v1::SeatGone* gone = frame.Add()->mutable_seat_gone();
@@ -201,6 +224,7 @@ void SeatFeed::FillData(Port& port, FrameBuilder& frame) {
     auto seat = seats_.find(seat_id);
     return seat == seats_.end() ? uint64_t{0} : seat->second.incarnation;
   });
+  SessionAsks::Fill(port.asks_, frame);
   FillCatalogue(port, frame);
 }
 

@@ -13,13 +13,14 @@
 #include "backend_agent/call_journal.h"
 #include "backend_agent/frame_builder.h"
 #include "backend_agent/notice_queue.h"
+#include "backend_agent/session_asks.h"
 #include "core/mcp/tool_list_delta.h"
 
 namespace callboard::agent {
 
 // Owns the seats. Loop thread only; owned by the agent. Bounds, for each control plane: one state
 // per seat waits (the newest wins), one catalogue at a time is written and one wish per seat waits,
-// notices as NoticeQueue says.
+// notices as NoticeQueue says, requests to clients as SessionAsks.
 class SeatFeed final : public SeatObserver {
   struct Entry {
     std::unique_ptr<Seat> seat;
@@ -60,10 +61,12 @@ class SeatFeed final : public SeatObserver {
     std::set<std::string> changed_;
     std::map<std::string, std::string> gone_;  // reason by seat_id
     NoticeQueue notices_;
+    SessionAsks::Port asks_;
     std::deque<Transfer> transfers_;
   };
 
-  explicit SeatFeed(CallJournal& journal) : journal_(journal) {}
+  explicit SeatFeed(CallJournal& journal)
+      : journal_(journal), asks_([this](const std::string& seat_id) { return Find(seat_id); }) {}
 
   void Add(std::unique_ptr<Seat> seat);
   // Linked control planes are told with the next frame.
@@ -82,19 +85,25 @@ class SeatFeed final : public SeatObserver {
   static void OnNoticeAck(Port& port, const v1::NoticeAck& ack) {
     port.notices_.OnAck(ack.seat_id(), ack.n());
   }
+  void OnSessionAnswer(Port& port, v1::SessionAnswer answer) {
+    asks_.OnAnswer(port.asks_, std::move(answer));
+  }
   void OnInterest(Port& port, v1::Interest interest);
   void OnCatalogueWant(Port& port, const v1::CatalogueWant& want);
   void OnSeatControl(const v1::SeatControl& control);
 
   void OnSeatChanged(const std::string& seat_id) override;
   void OnNotice(const std::string& seat_id, std::string method, std::string raw_params) override;
+  void OnSessionAsk(const std::string& seat_id, SeatAsk ask) override;
+  void OnSessionAskOver(const std::string& seat_id, uint64_t ask, std::string raw_params) override;
 
   // States of changed seats; goes before the events of calls. False: the frame is full.
   bool FillStates(Port& port, FrameBuilder& frame);
-  // Notices and one piece of a catalogue.
+  // Notices, requests to clients and one piece of a catalogue.
   void FillData(Port& port, FrameBuilder& frame);
   static bool HasData(const Port& port) {
-    return port.notices_.waiting() > 0 || !port.transfers_.empty();
+    return port.notices_.waiting() > 0 || SessionAsks::HasData(port.asks_) ||
+           !port.transfers_.empty();
   }
   void Beat(v1::Heartbeat& heartbeat) const;
   // Notices that wait, of all control planes, and how many were given up.
@@ -112,6 +121,7 @@ class SeatFeed final : public SeatObserver {
 
   CallJournal& journal_;
   std::vector<Port*> ports_;
+  SessionAsks asks_;
   // By seat, of those that have gone too: numbers are not used again.
   std::map<std::string, uint64_t> last_notice_n_;
   std::map<std::string, Entry> seats_;  // goes first: a seat may speak until it is gone

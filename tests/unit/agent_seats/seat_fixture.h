@@ -234,6 +234,13 @@ class SeatFixture : public testing::Test, public CallObserver, public SeatObserv
   void OnNotice(const std::string&, std::string method, std::string params) override {
     told.push_back(fmt::format("notice {} {}", method, params));
   }
+  void OnSessionAsk(const std::string&, SeatAsk ask) override {
+    told.push_back(fmt::format("session {} at {} is asked {} {} ({})", ask.backend_session,
+                               ask.control_plane, ask.method, ask.raw_params, ask.number));
+  }
+  void OnSessionAskOver(const std::string&, uint64_t ask, std::string params) override {
+    told.push_back(fmt::format("ask {} is over {}", ask, params));
+  }
 
   tests::VirtualLoop loop;
   core::SeededRandom random{1};
