@@ -194,9 +194,11 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   info.epoch = hello.link_epoch();
   info.journal_id = hello.journal_id();
   info.labels = {hello.labels().begin(), hello.labels().end()};
-  const auto& features = hello.features();
-  info.keeps_notices =
-      std::find(features.begin(), features.end(), kNoticeAcksFeature) != features.end();
+  const auto has = [&features = hello.features()](std::string_view feature) {
+    return std::find(features.begin(), features.end(), feature) != features.end();
+  };
+  info.keeps_notices = has(kNoticeAcksFeature);
+  info.asks_sessions = has(kSessionAsksFeature);
   info.link = &session;
   info.linked_at = plane_.loop.Now();
   ++(info.links++ == 0 ? links_first_ : links_again_);
@@ -207,6 +209,7 @@ void AgentDirectory::Admit(AgentSession& session, Agent& agent) {
   welcome.set_control_plane_id(plane_.config.control_plane_id);
   welcome.set_term(plane_.term);
   if (info.keeps_notices) welcome.add_features(kNoticeAcksFeature);
+  if (info.asks_sessions) welcome.add_features(kSessionAsksFeature);
   for (const std::string& address : plane_.config.alternates) welcome.add_alternates(address);
   const Limits& limits = plane_.config.limits;
   v1::LinkLimits& told = *welcome.mutable_limits();
@@ -263,6 +266,7 @@ void AgentDirectory::Unlink(Agent& agent, const absl::Status& why) {
   Retire(*link);
   plane_.seats.Detach(agent.info.agent_id, plane_.loop.Now());
   calls_.OnLinkDown(agent.info.agent_id);
+  observer_.OnAgentUnlinked(agent.info.agent_id);
   for (const std::string& seat : plane_.seats.SeatsOf(agent.info.agent_id)) {
     seats_.Keep(seat);
     observer_.OnSeatChanged(seat);
@@ -317,9 +321,26 @@ void AgentDirectory::OnItem(AgentSession& session, v1::AgentItem& item) {
       if (!Owns(agent, item.notice().seat_id())) return;
       return observer_.OnNotice(agent.info.keeps_notices ? agent.info.boot_id : "", item.notice());
     }
+    case v1::AgentItem::kSessionAsk:
+      if (!TakesAsk(session, agent, item.session_ask().seat_id())) return;
+      return observer_.OnSessionAsk(agent.info.agent_id, *item.mutable_session_ask());
+    case v1::AgentItem::kSessionAskCancel:
+      return observer_.OnSessionAskCancel(agent.info.agent_id, item.session_ask_cancel());
     default:
       return;
   }
+}
+
+bool AgentDirectory::TakesAsk(AgentSession& link, const Agent& agent,
+                              std::string_view seat_id) const {
+  if (!agent.info.asks_sessions) {
+    link.Ignore("it asks a client outside calls, which was not agreed upon");
+  } else if (!Owns(agent, seat_id)) {
+    link.Ignore("it is about a seat of another agent");
+  } else {
+    return true;
+  }
+  return false;
 }
 
 bool AgentDirectory::Owns(const Agent& agent, std::string_view seat_id) const {

@@ -51,10 +51,19 @@ class SeatObserver {
   virtual void OnNotice(const std::string& boot_id, const v1::Notice& notice) = 0;
   // It is no longer known.
   virtual void OnSeatForgotten(const std::string& seat_id) = 0;
+  // Of a seat of that agent, which takes the answer.
+  virtual void OnSessionAsk(const std::string& agent_id, v1::SessionAsk& ask) = 0;
+  virtual void OnSessionAskCancel(const std::string& agent_id,
+                                  const v1::SessionAskCancel& cancelled) = 0;
+  // The agent's link has ended.
+  virtual void OnAgentUnlinked(const std::string& agent_id) = 0;
 };
 
 // Said in Hello and Welcome: notices are kept by the agent until they are acknowledged.
 inline constexpr char kNoticeAcksFeature[] = "notice_acks";
+
+// Likewise: the agent passes on what backends ask clients outside their calls.
+inline constexpr char kSessionAsksFeature[] = "session_asks";
 
 struct AgentInfo {
   std::string agent_id;
@@ -65,6 +74,7 @@ struct AgentInfo {
   std::string journal_id;
   std::map<std::string, std::string> labels;
   bool keeps_notices = false;  // until they are acknowledged
+  bool asks_sessions = false;  // outside calls
   uint64_t links = 0;          // accepted so far
   uint64_t refused = 0;        // openings of its links that were not
   std::string last_loss;       // why the last link ended
@@ -137,6 +147,7 @@ class AgentDirectory final : public AgentSession::Host {
   void Retire(AgentSession& session);
   // What an agent says of the seats of others is ignored.
   bool Owns(const Agent& agent, std::string_view seat_id) const;
+  bool TakesAsk(AgentSession& link, const Agent& agent, std::string_view seat_id) const;
   void UpdateSeat(Agent& agent, const v1::SeatState& state);
   void WantList(Agent& agent, const std::string& seat_id);
   void OnCatalogue(Agent& agent, v1::Catalogue& catalogue);

@@ -63,12 +63,12 @@ void CallFlow::TellAsked(LiveCall& call, uint64_t n, std::string_view method, st
 
 // ---- elicitations outside the client ------------------------------------------------------------
 
-void CallFlow::NoteElicitation(const LiveCall& call, std::string_view raw) {
+void CallFlow::NoteElicitation(const std::string& seat_id, const std::string& session_id,
+                               std::string_view raw, const CallId& call) {
   const std::string id = core::ElicitationIdOf(raw);
-  if (id.empty()) return;
-  const Session* session = plane_.sessions.Find(call.request.session_id());
-  if (session == nullptr) return;
-  plane_.elicitations.Add(call.seat_id, id, {session->id, call.id});
+  const Session* session = plane_.sessions.Find(session_id);
+  if (id.empty() || session == nullptr) return;
+  plane_.elicitations.Add(seat_id, id, {session_id, call});
   durable_.TouchSession(*session);
 }
 
@@ -81,7 +81,7 @@ void CallFlow::NoteElicitations(const LiveCall& call, const v1::Outcome& outcome
   const auto listed = core::FindPath(error, {"data", "elicitations"});
   if (!listed) return;
   (void)core::ForEachElement(*listed, [&](std::string_view elicitation) {
-    NoteElicitation(call, elicitation);
+    NoteElicitation(call.seat_id, call.request.session_id(), elicitation, call.id);
     return true;
   });
 }

@@ -343,29 +343,24 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
 void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
   if (call.request.has_client()) return TakeAskOfParked(call, n, ask, std::move(params));
   const Session* session = plane_.sessions.Find(call.request.session_id());
-  const auto refuse = [&](int code, std::string_view why) {
+  const auto refuse = [&](const std::string& error) {
     AckLater(call);
-    AnswerAsk(call, n, "", core::MakeErrorObject(code, why));
+    AnswerAsk(call, n, "", error);
   };
   const auto not_now = [&] {
-    refuse(core::kServerError, fmt::format("the client cannot be asked ({}) now", ask.method()));
+    refuse(core::MakeErrorObject(core::kServerError,
+                                 fmt::format("the client cannot be asked ({}) now", ask.method())));
   };
   if (session == nullptr) return not_now();
-  if (!MayBeAsked(*session, ask.method())) {
-    return refuse(core::kMethodNotFound,
-                  fmt::format("the client does not offer '{}'", ask.method()));
-  }
-  const auto lacks = FitAsk(session->revision, session->capabilities, ask.method(), params);
-  if (!lacks.empty()) {
-    return refuse(core::kInvalidParams, fmt::format("the client does not offer '{}'", lacks));
-  }
+  if (const auto refusal = RefusalOf(*session, ask.method(), params)) return refuse(*refusal);
   OpenStream(call);
   Stream* const stream = AskedOn(call);
   const bool gone =
       stream == nullptr || (stream->reader == nullptr && Now() >= AwaitedUntil(*stream));
   if (call.ended || gone || call.asks.size() >= kAsksMax) return not_now();
   call.asks.insert(n);
-  if (ask.method() == "elicitation/create") NoteElicitation(call, params);
+  if (ask.method() == "elicitation/create")
+    NoteElicitation(call.seat_id, session->id, params, call.id);
   v1::AskEvent event;
   event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());

@@ -76,6 +76,13 @@ class CallFlow final : public AgentCalls {
   // True: it is in a stream and durable with it.
   bool TellElicited(const std::string& seat_id, const std::string& params);
 
+  // What the backend asks its user to do outside its client; `raw` has the id. Without `call` none
+  // was its cause.
+  void NoteElicitation(const std::string& seat_id, const std::string& session_id,
+                       std::string_view raw, const CallId& call = {});
+  // Until when a client that has left, or that a restart has cut off, may come back and answer.
+  absl::Time AwaitedUntil(const Stream& stream) const;
+
   // Ends all calls of a session and its readers, then forgets it.
   void CloseSession(const std::string& session_id, const char* reason);
   // Cancels what has not started, but for jobs; the id stays.
@@ -256,8 +263,6 @@ class CallFlow final : public AgentCalls {
   // The stream its client is asked on: the call's, or of one that has none its session's own.
   // nullptr: the client has never listened to that.
   Stream* AskedOn(const LiveCall& call) const;
-  // Until when a client that has left, or that a restart has cut off, may come back and answer.
-  absl::Time AwaitedUntil(const Stream& stream) const;
   // An ask whose client is away waits for it through its grace, then ends with an error.
   void AwaitClient(LiveCall& call);
   // The same of all that are asked on a session's own stream.
@@ -265,8 +270,6 @@ class CallFlow final : public AgentCalls {
   void EndAsksOfTheGone(LiveCall& call);
   // On the stream that the client is asked on.
   void TellAsked(LiveCall& call, uint64_t n, std::string_view method, std::string params);
-  // What the backend asks its user to do outside its client; `raw` has the id.
-  void NoteElicitation(const LiveCall& call, std::string_view raw);
   void NoteElicitations(const LiveCall& call, const v1::Outcome& outcome);
   // Whose the elicitation is that `params` name, which is then nobody's any more.
   std::optional<ElicitationTable::Owner> TakeElicitation(const std::string& seat_id,

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "core/mcp/json.h"
+#include "core/mcp/jsonrpc.h"
+#include "fmt/format.h"
 
 namespace callboard::server {
 namespace {
@@ -73,6 +75,18 @@ std::string_view FitAsk(std::string_view revision, std::string_view capabilities
     params = core::RemoveMember(params, "includeContext");
   }
   return "";
+}
+
+std::optional<std::string> RefusalOf(const Session& session, std::string_view method,
+                                     std::string& params) {
+  if (!MayBeAsked(session, method)) {
+    return core::MakeErrorObject(core::kMethodNotFound,
+                                 fmt::format("the client does not offer '{}'", method));
+  }
+  const auto lacks = FitAsk(session.revision, session.capabilities, method, params);
+  if (lacks.empty()) return std::nullopt;
+  return core::MakeErrorObject(core::kInvalidParams,
+                               fmt::format("the client does not offer '{}'", lacks));
 }
 
 void SetClient(const Session& session, v1::Dispatch& dispatch) {

@@ -1,6 +1,7 @@
 // What a client has said, in initialize or with its request, that backends may ask it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,11 @@ bool MayBeAsked(const v1::ClientContext& client);
 // backends not to ask.
 std::string_view FitAsk(std::string_view revision, std::string_view capabilities,
                         std::string_view method, std::string& params);
+// What a backend is answered (raw error object) that asks the client of that session something it
+// does not offer; nullopt: it may be asked, with the `params` as FitAsk leaves them.
+std::optional<std::string> RefusalOf(const Session& session, std::string_view method,
+                                     std::string& params);
+
 // What a session sends goes with what its client has said, and to the MCP session at the backend
 // that is its own, if it has one.
 void SetClient(const Session& session, v1::Dispatch& dispatch);

@@ -29,6 +29,7 @@
 #include "server/flows/restore.h"
 #include "server/flows/seat_audience.h"
 #include "server/flows/seat_keeper.h"
+#include "server/flows/session_asks.h"
 #include "server/flows/session_reader.h"
 #include "server/flows/skill_load.h"
 #include "server/flows/tool_search.h"
@@ -79,6 +80,7 @@ struct ControlPlane::Impl final : SeatObserver {
             plane, durable, bodies, receipts, audience, selections,
             [this](const CallId& id) { OnEnded(id); }, [this](const CallId& id) { OnAsked(id); }),
         agents(plane, seats, flow, *this),
+        session_asks(flow, audience, agents),
         skills(plane, flow) {
     flow.SetAgents(&agents);
     const absl::Status status = RestoreTables(
@@ -108,6 +110,7 @@ struct ControlPlane::Impl final : SeatObserver {
     const Session* session = plane.sessions.Find(id);
     const std::string seat_id = session == nullptr ? "" : session->seat_id;
     if (session != nullptr) selections.Remove(*session);
+    session_asks.EndSession(id);
     flow.CloseSession(id, "session_ended");
     audience.Remove(id, seat_id);
     durable.EraseSession(id);
@@ -292,6 +295,15 @@ struct ControlPlane::Impl final : SeatObserver {
   }
   void OnSeatForgotten(const std::string& seat_id) override { notices.Forget(seat_id); }
 
+  void OnSessionAsk(const std::string& agent_id, v1::SessionAsk& ask) override {
+    session_asks.Take(agent_id, ask);
+  }
+  void OnSessionAskCancel(const std::string& agent_id,
+                          const v1::SessionAskCancel& cancelled) override {
+    session_asks.TakeBack(agent_id, cancelled);
+  }
+  void OnAgentUnlinked(const std::string& agent_id) override { session_asks.OnLinkDown(agent_id); }
+
   // True: it is in a stream, and durable with it.
   bool TellNotice(const v1::Notice& notice) {
     const SeatRecord* seat = plane.seats.Find(notice.seat_id());
@@ -325,6 +337,7 @@ struct ControlPlane::Impl final : SeatObserver {
   NoticeIntake notices;
   CallFlow flow;
   AgentDirectory agents;
+  SessionAsks session_asks;
   SkillLoads skills;
 };
 
@@ -426,7 +439,8 @@ void ControlPlane::Send(v1::SendRequest request, Reply<v1::SendResponse> reply) 
   v1::SendResponse response;
   switch (request.message_case()) {
     case v1::SendRequest::kAnswer:
-      response.set_found(impl.flow.Answer(session->id, request.answer()));
+      response.set_found(impl.flow.Answer(session->id, request.answer()) ||
+                         impl.session_asks.Answer(session->id, request.answer()));
       break;
     case v1::SendRequest::kCancel:
       response.set_found(
@@ -623,6 +637,7 @@ void ControlPlane::Drain(absl::Duration grace, absl::AnyInvocable<void()> done) 
   impl.plane.draining = true;
   impl.drained = std::move(done);
   impl.agents.GoAway(grace);
+  impl.session_asks.EndAll();
   impl.EndStreams(true);
   impl.drain_timer = impl.plane.loop.After(grace, [&impl] {
     impl.EndStreams(false);
@@ -668,7 +683,7 @@ ControlPlaneGauges ControlPlane::gauges() const {
   gauges.replay_bytes = plane.sessions.replay_bytes();
   gauges.pending_settles = impl_->agents.pending_settles();
   gauges.ignored_items = impl_->agents.ignored_items();
-  gauges.open_asks = impl_->flow.open_asks();
+  gauges.open_asks = impl_->flow.open_asks() + impl_->session_asks.open();
   gauges.bodies_coming = impl_->bodies.coming();
   gauges.sessions_opened = impl_->sessions_opened;
   const SessionTable::TakenOver& taken_over = plane.sessions.taken_over();
