@@ -27,13 +27,14 @@ class StatesTest : public FlowsTest {
     return phases;
   }
   using Told = std::vector<v1::CallPhase>;
+
+  std::unique_ptr<FakeAgent> agent = Link();
+  const std::string session = OpenSession();
+  std::unique_ptr<Caller> caller = Streamed(session);
+  const v1::Dispatch call = agent->TakeDispatch();
 };
 
 TEST_F(StatesTest, AResumedStreamTellsThePresentStateAndThoseThatFollow) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
   loop.RunFor(absl::Seconds(2));
   caller->Drop();
   agent->Queued(call, 1, 3);
@@ -52,10 +53,6 @@ TEST_F(StatesTest, AResumedStreamTellsThePresentStateAndThoseThatFollow) {
 }
 
 TEST_F(StatesTest, AreToldAtMostOnceASecondTheNewestOneAndNoneBehindTheOutcome) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
   loop.RunFor(absl::Seconds(2));
   caller->Drop();
   auto listener = ListenForStates(session, caller->accepted()->id());
@@ -75,9 +72,6 @@ TEST_F(StatesTest, AreToldAtMostOnceASecondTheNewestOneAndNoneBehindTheOutcome) 
 }
 
 TEST_F(StatesTest, WhoComesBackWithinASecondHearsThePresentOneWhenItIsOver) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
   caller->Drop();
   auto listener = ListenForStates(session, caller->accepted()->id());
   EXPECT_TRUE(Phases(*listener).empty());
@@ -86,10 +80,6 @@ TEST_F(StatesTest, WhoComesBackWithinASecondHearsThePresentOneWhenItIsOver) {
 }
 
 TEST_F(StatesTest, AreToldBehindWhatIsReplayed) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
   caller->Drop();
   agent->Started(call);
   agent->Progress(call, 2, R"({"progress":1})");
@@ -103,10 +93,6 @@ TEST_F(StatesTest, AreToldBehindWhatIsReplayed) {
 }
 
 TEST_F(StatesTest, OutliveAKillOfTheControlPlane) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
   agent->Started(call);
   loop.RunFor(absl::Seconds(2));
   const v1::EventId from = caller->accepted()->id();
@@ -119,10 +105,6 @@ TEST_F(StatesTest, OutliveAKillOfTheControlPlane) {
 }
 
 TEST_F(StatesTest, AreForThoseAloneWhoWantThemAndOfACallAlone) {
-  auto agent = Link();
-  const std::string session = OpenSession();
-  auto caller = Streamed(session);
-  const v1::Dispatch call = agent->TakeDispatch();
   loop.RunFor(absl::Seconds(2));
   caller->Drop();
   auto listener = ListenAfter(session, caller->accepted()->id());
