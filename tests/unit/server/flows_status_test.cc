@@ -9,7 +9,7 @@ namespace {
 
 class StatesTest : public FlowsTest {
  protected:
-  std::unique_ptr<Listener> ListenForStates(const std::string& session, v1::EventId after) {
+  std::unique_ptr<Listener> ListenForStates(v1::EventId after) {
     v1::ListenRequest request;
     request.set_session_id(session);
     request.set_stream(after.stream());
@@ -39,7 +39,7 @@ TEST_F(StatesTest, AResumedStreamTellsThePresentStateAndThoseThatFollow) {
   caller->Drop();
   agent->Queued(call, 1, 3);
   loop.RunFor(absl::Seconds(2));
-  auto listener = ListenForStates(session, caller->accepted()->id());
+  auto listener = ListenForStates(caller->accepted()->id());
   EXPECT_EQ(Phases(*listener), Told{v1::CALL_QUEUED});
   EXPECT_EQ(listener->events.back().status().ahead(), 3u);
   EXPECT_EQ(listener->events.back().status().attempt(), 1u);
@@ -55,7 +55,7 @@ TEST_F(StatesTest, AResumedStreamTellsThePresentStateAndThoseThatFollow) {
 TEST_F(StatesTest, AreToldAtMostOnceASecondTheNewestOneAndNoneBehindTheOutcome) {
   loop.RunFor(absl::Seconds(2));
   caller->Drop();
-  auto listener = ListenForStates(session, caller->accepted()->id());
+  auto listener = ListenForStates(caller->accepted()->id());
   EXPECT_EQ(Phases(*listener), Told{v1::CALL_SENDING});
   for (uint64_t n = 1; n <= 9; ++n) agent->Queued(call, n, static_cast<uint32_t>(10 - n));
   loop.RunFor(absl::Milliseconds(900));
@@ -73,7 +73,7 @@ TEST_F(StatesTest, AreToldAtMostOnceASecondTheNewestOneAndNoneBehindTheOutcome) 
 
 TEST_F(StatesTest, WhoComesBackWithinASecondHearsThePresentOneWhenItIsOver) {
   caller->Drop();
-  auto listener = ListenForStates(session, caller->accepted()->id());
+  auto listener = ListenForStates(caller->accepted()->id());
   EXPECT_TRUE(Phases(*listener).empty());
   loop.RunFor(absl::Seconds(1));
   EXPECT_EQ(Phases(*listener), Told{v1::CALL_SENDING});
@@ -84,7 +84,7 @@ TEST_F(StatesTest, AreToldBehindWhatIsReplayed) {
   agent->Started(call);
   agent->Progress(call, 2, R"({"progress":1})");
   loop.RunFor(absl::Seconds(2));
-  auto listener = ListenForStates(session, caller->accepted()->id());
+  auto listener = ListenForStates(caller->accepted()->id());
   ASSERT_EQ(listener->events.size(), 4u);
   EXPECT_TRUE(listener->events[0].has_replaying());
   EXPECT_TRUE(listener->events[1].has_stream_event());
@@ -97,7 +97,7 @@ TEST_F(StatesTest, OutliveAKillOfTheControlPlane) {
   loop.RunFor(absl::Seconds(2));
   const v1::EventId from = caller->accepted()->id();
   Restart();
-  auto listener = ListenForStates(session, from);
+  auto listener = ListenForStates(from);
   EXPECT_EQ(Phases(*listener), Told{v1::CALL_CONNECTING});
   loop.RunFor(absl::Seconds(1));
   auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 1)});
@@ -110,7 +110,7 @@ TEST_F(StatesTest, AreForThoseAloneWhoWantThemAndOfACallAlone) {
   auto listener = ListenAfter(session, caller->accepted()->id());
   v1::EventId own;
   own.set_term(plane->term());
-  auto of_session = ListenForStates(session, own);
+  auto of_session = ListenForStates(own);
   agent->Queued(call, 1, 3);
   agent->Started(call, 2);
   loop.RunFor(absl::Seconds(3));
