@@ -31,7 +31,9 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
                          [&](const auto& entry) { return mark.empty() || entry.second.tag == tag; })
           : calls_.find(key);
   const bool on_call = kind == Kind::kCall || kind == Kind::kResume;
-  const bool over = on_own && session_ && tag.starts_with(session_->nonce + "-");
+  // What belongs to the session may come on any of its streams.
+  const bool aside = core::FindMember(message.params, "aside").has_value();
+  const bool over = on_own && session_ && (aside || tag.starts_with(session_->nonce + "-"));
   if ((!on_call && !on_own) || (at == calls_.end() && !over)) {
     world_.trace.Violate("an ask comes on the stream of its call",
                          fmt::format("{}: {}", name(), mark));
@@ -39,6 +41,7 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
   }
   Call gone;
   gone.tag = tag;
+  if (aside) world_.trace.Total("asks outside calls heard");
   if (session_) gone.nonce = session_->nonce;
   const Call& call = at == calls_.end() ? gone : at->second;
   // Two connections are not in step.
@@ -56,7 +59,12 @@ void SimClient::TakeAsk(const core::JsonRpcMessage& message, Kind kind, uint64_t
   if (world_.asks.size() > kAsksRemembered) world_.asks.pop_front();
   // Of the tool "junk".
   if (mark.empty()) return Answer(raw_id, mark, true);
-  CheckOwn(message.params, call);
+  if (!aside) {
+    CheckOwn(message.params, call);
+  } else if (core::FindString(message.params, "nonce") != call.nonce) {
+    world_.trace.Violate("nothing reaches another session",
+                         fmt::format("{} is asked {}", name(), mark));
+  }
 
   auto later = [this, raw_id, mark](absl::Duration delay, bool with_error) {
     After(delay, [this, raw_id, mark, with_error] { Answer(raw_id, mark, with_error); });

@@ -1,4 +1,5 @@
-// SimDcc: what its tools ask of the client whose call they work on, and what they are answered.
+// SimDcc: what its tools ask of the client whose call they work on, what it asks clients outside
+// calls, and what is answered.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,15 +15,25 @@ namespace {
 // From its arrival at the agent to its end: the longest run budget, and some.
 constexpr absl::Duration kAskBudget = absl::Seconds(24);
 
-struct Question {
+}  // namespace
+
+struct SimDcc::Question {
   std::string_view method;
   std::string_view capability;
 };
-constexpr Question kQuestions[] = {{"sampling/createMessage", "sampling"},
-                                   {"elicitation/create", "elicitation"},
-                                   {"roots/list", "roots"}};
 
-}  // namespace
+const SimDcc::Question& SimDcc::ChooseQuestion(uint64_t serial) const {
+  static constexpr Question kQuestions[] = {{"sampling/createMessage", "sampling"},
+                                            {"elicitation/create", "elicitation"},
+                                            {"roots/list", "roots"}};
+  const auto peer = peers_.find(serial);
+  const std::string offered = peer == peers_.end() ? "" : peer->second.capabilities;
+  const Question* question = &kQuestions[place_.random_.Below(3)];
+  for (int i = 0; i < 3 && !core::FindMember(offered, question->capability); ++i) {
+    question = &kQuestions[place_.random_.Below(3)];
+  }
+  return *question;
+}
 
 void SimDcc::Proceed(uint64_t number) {
   Run& run = runs_.at(number);
@@ -41,12 +52,7 @@ void SimDcc::Proceed(uint64_t number) {
 void SimDcc::Ask(uint64_t number) {
   core::Random& random = place_.random_;
   const Run& run = runs_.at(number);
-  const Question* question = &kQuestions[random.Below(3)];
-  // Most servers heed what their client has said of itself.
-  const std::string& offered = peers_[run.serial].capabilities;
-  for (int i = 0; i < 3 && !core::FindMember(offered, question->capability); ++i) {
-    question = &kQuestions[random.Below(3)];
-  }
+  const Question& question = ChooseQuestion(run.serial);
   const std::string raw_id = fmt::format("\"q{}-{}\"", pid_, ++last_ask_);
   OpenAsk& ask = asks_[raw_id];
   ask.serial = run.serial;
@@ -56,7 +62,7 @@ void SimDcc::Ask(uint64_t number) {
   params.String("nonce", run.nonce).String("call", run.tag).String("mark", ask.mark);
   if (random.Below(12) == 0) params.String("fill", std::string(random.Below(150'000), 'q'));
   place_.trace_.Total("asks");
-  place_.trace_.Add(fmt::format("{} asks {} of {}", place_.name(), question->method, ask.mark));
+  place_.trace_.Add(fmt::format("{} asks {} of {}", place_.name(), question.method, ask.mark));
   if (random.Below(10) == 0) {
     const auto wait = absl::Milliseconds(100 + static_cast<int64_t>(random.Below(4'000)));
     ask.patience = place_.loop_.After(wait, [this, id = raw_id] {
@@ -77,8 +83,55 @@ void SimDcc::Ask(uint64_t number) {
     if (place.dcc_ != nullptr && place.pid() == pid) place.dcc_->OnAskArrived(raw_id);
   };
   place_.backends_.at(run.serial)
-      ->Deliver(run.exchange, core::MakeRequest(raw_id, question->method, params.Take()), false,
+      ->Deliver(run.exchange, core::MakeRequest(raw_id, question.method, params.Take()), false,
                 std::move(arrived));
+}
+
+void SimDcc::AskAsideLater(uint64_t serial) {
+  const auto backend = place_.backends_.find(serial);
+  const auto peer = peers_.find(serial);
+  const bool of_one_client = backend != place_.backends_.end() && !backend->second->shared();
+  if (!of_one_client || peer == peers_.end() || peer->second.nonce.empty()) return;
+  if (place_.random_.Below(3) != 0) return;
+  const auto wait = absl::Milliseconds(static_cast<int64_t>(place_.random_.Below(4'000)));
+  peer->second.aside = place_.loop_.After(wait, [this, serial] { AskAside(serial); });
+}
+
+void SimDcc::AskAside(uint64_t serial) {
+  const auto backend = place_.backends_.find(serial);
+  if (backend == place_.backends_.end() || !place_.changes_) return;
+  const Peer& peer = peers_.at(serial);
+  const Question& question = ChooseQuestion(serial);
+  const std::string raw_id = fmt::format("\"q{}-{}\"", pid_, ++last_ask_);
+  OpenAsk& ask = asks_[raw_id];
+  ask.serial = serial;
+  ask.mark = fmt::format("{}-aside-{}-q{}", peer.nonce, pid_, last_ask_);
+  core::JsonObject params;
+  params.String("nonce", peer.nonce).Bool("aside", true).String("mark", ask.mark);
+  if (place_.random_.Below(12) == 0) {
+    params.String("fill", std::string(place_.random_.Below(100'000), 'q'));
+  }
+  place_.trace_.Total("asks outside calls");
+  place_.trace_.Add(
+      fmt::format("{} asks {} of {}, outside calls", place_.name(), question.method, ask.mark));
+  if (place_.random_.Below(8) == 0) {
+    const auto wait = absl::Milliseconds(static_cast<int64_t>(place_.random_.Below(4'000)));
+    ask.patience = place_.loop_.After(wait, [this, id = raw_id] {
+      OpenAsk& open = asks_.at(id);
+      if (open.ended || open.given_up) return;
+      Reply(open.serial, 0,
+            core::MakeNotification("notifications/cancelled",
+                                   core::JsonObject().Raw("requestId", id).Take()),
+            false);
+      GiveUp(id, open);
+    });
+  }
+  backend->second->Deliver(0, core::MakeRequest(raw_id, question.method, params.Take()), false,
+                           [&place = place_, pid = pid_, raw_id] {
+                             if (place.dcc_ != nullptr && place.pid() == pid) {
+                               place.dcc_->OnAskArrived(raw_id);
+                             }
+                           });
 }
 
 void SimDcc::OnAskArrived(const std::string& raw_id) {
@@ -117,6 +170,7 @@ void SimDcc::TakeAnswer(uint64_t serial, const core::JsonRpcMessage& message) {
                           fmt::format("{} is answered with '{}'", ask.mark, mark.value_or("")));
   }
   place_.trace_.Total(is_result ? "asks answered" : "asks refused");
+  if (ask.run == 0 && is_result) place_.trace_.Total("asks outside calls answered");
   place_.trace_.Add(fmt::format("{} is {}", ask.mark, is_result ? "answered" : "refused"));
   if (!ask.given_up) AskDone(ask.run);
 }

@@ -166,6 +166,7 @@ void SimDcc::Call(uint64_t serial, uint64_t exchange, const core::JsonRpcMessage
   const auto arguments = core::FindMember(message.params, "arguments").value_or("{}");
   run.nonce = core::FindString(arguments, "nonce").value_or("");
   run.tag = core::FindString(arguments, "call").value_or("");
+  if (!run.nonce.empty()) peers_[serial].nonce = run.nonce;
   run.bytes = core::FindInteger(arguments, "bytes").value_or(0);
   run.progress_token = core::FindPath(message.params, {"_meta", "progressToken"}).value_or("");
   run.main_thread = !IsReadOnly(run.tool);
@@ -280,6 +281,7 @@ void SimDcc::Finish(uint64_t number) {
     Reply(run.serial, run.exchange, "", true);
   }
   if (again) Reply(run.serial, run.exchange, answer, true);
+  AskAsideLater(run.serial);
   Forget(number);
 }
 

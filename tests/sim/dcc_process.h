@@ -44,6 +44,8 @@ class SimDcc {
     std::set<std::string> subscriptions;
     size_t level = 0;
     uint64_t connection = 0;  // unique in its place
+    std::string nonce;        // of the one client whose session it is
+    core::Timer aside;        // the next request to it outside its calls
   };
   struct Run {
     uint64_t serial = 0;
@@ -68,7 +70,7 @@ class SimDcc {
   // One request to a client. Kept after its end, to notice a second answer.
   struct OpenAsk {
     uint64_t serial = 0;
-    uint64_t run = 0;
+    uint64_t run = 0;  // 0: it belongs to the session
     std::string mark;  // to be repeated in the answer
     bool arrived = false;
     bool ended = false;
@@ -95,6 +97,12 @@ class SimDcc {
   // The tool's work is done: asks what it has to ask, or finishes.
   void Proceed(uint64_t number);
   void Ask(uint64_t number);
+  // Asks the client of that session, mostly while none of its calls runs.
+  void AskAside(uint64_t serial);
+  void AskAsideLater(uint64_t serial);
+  struct Question;
+  // Most servers heed what their client has said of itself.
+  const Question& ChooseQuestion(uint64_t serial) const;
   void OnAskArrived(const std::string& raw_id);
   void TakeAnswer(uint64_t serial, const core::JsonRpcMessage& message);
   void GiveUp(const std::string& raw_id, OpenAsk& ask);

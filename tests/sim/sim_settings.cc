@@ -30,6 +30,7 @@ SimSettings DrawSettings(core::Random& random) {
   seat.session.initialize_timeout = absl::Seconds(8);
   seat.session.retry_max = absl::Seconds(3);
   seat.watcher.page_timeout = absl::Seconds(5);
+  seat.session_ask_wait = absl::Seconds(10);
   seat.watcher.poll = absl::Seconds(20);
   seat.watcher.retry = absl::Seconds(1);
   seat.relist_wait = absl::Seconds(2);

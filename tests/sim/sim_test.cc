@@ -33,8 +33,10 @@ TEST_P(Simulation, KeepsEveryPromiseUnderFaultsAndRecovers) {
     all_.Add(report);
   }
   for (const char* what :
-       {"asks answered", "asks refused", "batches", "dripping connections", "forged answers",
-        "jobs", "large results fetched", "logs", "notices", "notices of the application"}) {
+       {"asks answered", "asks outside calls", "asks outside calls answered",
+        "asks outside calls heard", "asks refused", "batches", "dripping connections",
+        "forged answers", "jobs", "large results fetched", "logs", "notices",
+        "notices of the application"}) {
     EXPECT_GT(totals.counted[what], 0u) << what << ": nothing of it happened in these worlds";
   }
 }
