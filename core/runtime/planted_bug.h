@@ -19,6 +19,7 @@ enum class PlantedBug {
   kTermNotRaised,         // after a restart events are numbered in the former term
   kReplayFromWrongTerm,   // an id of a former term is taken for one of this term
   kReceiptLost,           // ended calls leave nothing in the store
+  kSettledBeforeBody,     // an agent may forget a large result that is not whole here
 };
 
 #ifdef CALLBOARD_PLANTED_BUGS

@@ -419,7 +419,9 @@ void CallFlow::SettleAtAgent(const CallId& id, const std::string& agent_id) {
 
 // The store has the receipt: the agent may forget, unless it alone has what is kept beside that.
 void CallFlow::OnReceipt(Execution& record) {
-  if (bodies_.coming(record.call_id)) return;
+  if (bodies_.coming(record.call_id) && !core::Planted(core::PlantedBug::kSettledBeforeBody)) {
+    return;
+  }
   if (!std::exchange(record.settle_wanted, false)) return;
   record.settled = true;
   AgentSession* link = agents_->LinkOf(record.agent_id);

@@ -65,6 +65,9 @@ const std::vector<Bug>& Bugs() {
       {"receipt_lost",
        core::PlantedBug::kReceiptLost,
        {"nothing is settled that is not in the store"}},
+      {"settled_before_body",
+       core::PlantedBug::kSettledBeforeBody,
+       {"nothing is settled whose large result is not kept"}},
   };
   return bugs;
 }
