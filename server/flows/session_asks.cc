@@ -84,8 +84,8 @@ void SessionAsks::Take(const std::string& agent_id, v1::SessionAsk& ask) {
   event.set_ask_id(AskId(n));
   event.set_method(ask.method());
   event.set_params(std::move(params));
-  // Nobody could answer it after a kill: it need not survive one.
-  flow_.durable().Append(*own->second, {std::move(event), 0, 0}, DurableLog::Wait::kNo);
+  // Durable as all that its stream shows, though after a kill nobody waits for its answer.
+  flow_.durable().Append(*own->second, {std::move(event), 0, 0}, DurableLog::Wait::kDurable);
   Await(n);
 }
 
