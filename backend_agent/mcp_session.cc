@@ -589,6 +589,10 @@ void McpSession::TakeNotification(const core::JsonRpcMessage& message, uint64_t 
     events_->OnProgress(*token, core::RemoveMember(message.params, "progressToken"));
     return;
   }
+  if (message.method.size() > limits_.method_bytes_max) {
+    ++ignored_messages_;
+    return;
+  }
   events_->OnServerNotification(RequestOf(exchange), message.method, std::string(message.params));
 }
 
@@ -596,6 +600,13 @@ void McpSession::TakeRequest(const core::JsonRpcMessage& message, uint64_t excha
   if (state_ == State::kDown) return;
   if (message.method == "ping") {
     SendAside(core::MakeResult(message.id, "{}"));
+    return;
+  }
+  if (message.method.size() > limits_.method_bytes_max) {
+    SendAside(
+        core::MakeErrorResponse(message.id, core::kInvalidRequest,
+                                fmt::format("the method's name has {} bytes; at most {} are taken",
+                                            message.method.size(), limits_.method_bytes_max)));
     return;
   }
   events_->OnServerRequest(RequestOf(exchange), std::string(message.id), message.method,

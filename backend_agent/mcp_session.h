@@ -37,6 +37,9 @@ struct SessionLimits {
   absl::Duration discover_first_timeout = absl::Seconds(3);
   // Exchanges that have had their response and not yet their end; the oldest is given up beyond.
   size_t finishing_max = 64;
+  // Of the name of a method that the server sends, bytes: it goes whole into one item of the link.
+  // A request beyond is answered with an error, a notification is ignored and counted.
+  size_t method_bytes_max = 1'024;
 };
 
 // How one request to the backend ended.

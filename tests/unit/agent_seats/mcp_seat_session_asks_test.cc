@@ -37,6 +37,19 @@ class SessionAsksOfASeat : public SeatFixture {
   uint64_t first_exchange = 0;
 };
 
+TEST_F(SessionAsksOfASeat, WhoseMethodsNameIsTooLongForAnItemIsRefusedAtOnce) {
+  const std::string name(300 << 10, 'm');
+  own->Say(core::MakeRequest("7", name, "{}"));
+  own->Say(core::MakeNotification("notifications/" + name, "{}"));
+  loop.RunReady();
+  EXPECT_EQ(told, Told());
+  EXPECT_NE(
+      own->sent.back().text.find("the method's name has 307200 bytes; at most 1024 are taken"),
+      std::string::npos);
+  AskRoots("8");
+  EXPECT_EQ(told, Told{"session s1 at p1 is asked roots/list {} (1)"});
+}
+
 TEST_F(SessionAsksOfASeat, ReachTheClientAfterItsCallsAreOver) {
   AskRoots("\"r-1\"");
   EXPECT_EQ(told, Told{"session s1 at p1 is asked roots/list {} (1)"});
