@@ -102,7 +102,8 @@ void SimClient::TakeNotice(const core::JsonRpcMessage& message, Kind kind, uint6
   if (method == "notifications/message") return TakeLog(message, kind, call);
   if (method == "notifications/cancelled") {
     const auto raw_id = core::FindMember(message.params, "requestId");
-    if (!raw_id || !asked_.contains(std::string(*raw_id))) {
+    const bool missed = kind == Kind::kListen && session_->may_have_missed;
+    if (!raw_id || (!asked_.contains(std::string(*raw_id)) && !missed)) {
       world_.trace.Violate("a client hears of the end of what it was asked",
                            fmt::format("{}: {}", name(), message.params));
     }

@@ -228,6 +228,7 @@ void SimClient::Listen() {
     headers.emplace_back("Last-Event-ID", session_->listen_id);
   } else {
     session_->streams[0].seen = false;
+    if (session_->listens_since != absl::InfiniteFuture()) session_->may_have_missed = true;
   }
   listen_request_ = Send(Kind::kListen, 0, "GET", "", std::move(headers));
 }

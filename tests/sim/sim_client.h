@@ -103,6 +103,8 @@ class SimClient {
     bool ended = false;  // by a DELETE, whose answer may have been lost
     std::map<uint64_t, Cursor> streams;
     std::string listen_id;  // last id of the GET stream
+    // It was cut off before it had an id: what was on its way then nobody can tell it again.
+    bool may_have_missed = false;
     absl::Time opened;
     absl::Time listens_since = absl::InfiniteFuture();
     absl::Time listen_opened = absl::InfiniteFuture();  // the GET stream of now
