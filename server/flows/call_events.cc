@@ -342,6 +342,8 @@ void CallFlow::TakeOutcome(LiveCall& call, v1::CallEvent& event) {
 
 void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string params) {
   if (call.request.has_client()) return TakeAskOfParked(call, n, ask, std::move(params));
+  // A former control plane has told it on the session's own stream, which counts no agent's events.
+  if (call.asks.contains(n) || call.answers.contains(n)) return AckLater(call);
   const Session* session = plane_.sessions.Find(call.request.session_id());
   const auto refuse = [&](const std::string& error) {
     AckLater(call);

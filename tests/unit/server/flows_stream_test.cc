@@ -506,10 +506,18 @@ TEST_F(AskedElsewhere, TheAskOutlivesTheControlPlane) {
   const v1::SendRequest answer = Answering(*own);
   Restart();
   auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
+  own = ListenAfter(session, own->events.back().ask().id());
+  const auto asked = [&] {
+    back->Ask(call, 2);
+    loop.RunReady();
+    return own->events.back().has_ask();
+  };
+  EXPECT_FALSE(asked()) << "it has been asked by the former one";
   EXPECT_TRUE(Send(answer));
   const auto said = back->Take(v1::ServerItem::kAnswer);
   ASSERT_TRUE(said);
   EXPECT_EQ(said->answer().result().inline_(), R"({"action":"accept"})");
+  EXPECT_FALSE(asked()) << "and has answered";
 }
 
 // One who asks for as long as the test likes, and who can be asked.
