@@ -273,6 +273,7 @@ void CallFlow::Return(LiveCall& call, const v1::CallState& state) {
   if (call.ended) return;
   if (state.attempt() > call.attempt) {
     call.attempt = state.attempt();
+    call.progress_muted = call.progress_muted || call.progress_lost;
     call.have_n = 0;
     call.ever_started = true;
     if (Execution* record = plane_.executions.Find(call.id)) record->attempt = call.attempt;

@@ -292,21 +292,37 @@ TEST_F(DurableTest, ProgressDoesNotFallAfterAKillAndAnOrderlyEndBehindIt) {
               ElementsAre(HasSubstr(R"("progress":2)"), HasSubstr(R"("progress":3)")));
 }
 
-TEST_F(DurableTest, ProgressOfAnotherAttemptDoesNotFallAfterAKill) {
-  auto agent = Link();
-  GiveList(*agent, "d1");
-  const std::string session = OpenSession();
-  auto request = Call(session, "1", "look");
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
-  const v1::Dispatch call = agent->TakeDispatch();
-  agent->Started(call);
-  agent->Progress(call, 2, R"({"progress":9})");
-  agent->Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
-  loop.RunFor(absl::Seconds(1));
-  ASSERT_EQ(caller->params().size(), 1u);
-  const v1::Dispatch again = agent->TakeDispatch();
-  ASSERT_EQ(again.attempt(), 2u);
+// A call that may run twice has told progress, which is in no store.
+class SteppedTest : public DurableTest {
+ protected:
+  SteppedTest() : agent(Link()), session(OpenSession()) {
+    GiveList(*agent, "d1");
+    auto request = Call(session, "1", "look");
+    request.set_open_stream_after_ms(0);
+    caller = Invoke(request);
+    call = agent->TakeDispatch();
+    agent->Started(call);
+    agent->Progress(call, 2, R"({"progress":9})");
+    loop.RunReady();
+    EXPECT_EQ(caller->params().size(), 1u);
+  }
+  // The DCC is gone, and the call is sent again.
+  v1::Dispatch Again(FakeAgent& from) {
+    from.Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
+    loop.RunFor(absl::Seconds(1));
+    const v1::Dispatch again = from.TakeDispatch();
+    EXPECT_EQ(again.attempt(), 2u);
+    return again;
+  }
+
+  std::unique_ptr<FakeAgent> agent;
+  std::string session;
+  std::unique_ptr<Caller> caller;
+  v1::Dispatch call;
+};
+
+TEST_F(SteppedTest, ProgressOfAnotherAttemptDoesNotFallAfterAKill) {
+  const v1::Dispatch again = Again(*agent);
   agent->Started(again);
   loop.RunReady();
   const uint64_t term = plane->term();
@@ -334,27 +350,31 @@ TEST_F(DurableTest, NumbersOfStreamsAreNotUsedAgainAfterARestart) {
 }
 
 // How far the killed control plane had shown its first attempt nobody knows any more.
-TEST_F(DurableTest, ProgressOfAnAttemptAfterAKillIsNotToldAtAll) {
-  auto agent = Link();
-  GiveList(*agent, "d1");
-  const std::string session = OpenSession();
-  auto request = Call(session, "1", "look");
-  request.set_open_stream_after_ms(0);
-  auto caller = Invoke(request);
-  const v1::Dispatch call = agent->TakeDispatch();
-  agent->Started(call);
-  agent->Progress(call, 2, R"({"progress":9})");
-  loop.RunReady();
-  ASSERT_EQ(caller->params().size(), 1u) << "shown, and in no store";
+TEST_F(SteppedTest, ProgressOfAnAttemptAfterAKillIsNotToldAtAll) {
   const uint64_t term = plane->term();
   Restart();
   auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(call, v1::CallState::RUNNING, 2)});
   auto listener = ListenAfter(session, Id(1, term, 1));
-  back->Finish(call, 3, v1::LOST, v1::DCC_EXITED, v1::UNKNOWN);
-  loop.RunFor(absl::Seconds(1));
-  const v1::Dispatch again = back->TakeDispatch();
-  ASSERT_EQ(again.attempt(), 2u);
+  const v1::Dispatch again = Again(*back);
   back->Started(again);
+  back->Progress(again, 2, R"({"progress":1})");
+  back->Result(again, 3);
+  loop.RunFor(absl::Seconds(1));
+  EXPECT_THAT(listener->params(), IsEmpty());
+  EXPECT_EQ(listener->outcome().class_(), v1::RESULT);
+}
+
+TEST_F(SteppedTest, NorIsThatOfAnAttemptThatTheStoreHasNotHeardOf) {
+  loop.RunFor(absl::Seconds(1));
+  disk.failing = true;
+  store->OnDiskChanged();
+  const v1::Dispatch again = Again(*agent);
+  const uint64_t term = plane->term();
+  plane.reset();
+  disk.failing = false;
+  Restart();
+  auto back = Link("boot-1", 2, "journal-1", {FakeAgent::State(again, v1::CallState::RUNNING, 1)});
+  auto listener = ListenAfter(session, Id(1, term, 1));
   back->Progress(again, 2, R"({"progress":1})");
   back->Result(again, 3);
   loop.RunFor(absl::Seconds(1));
