@@ -35,6 +35,7 @@ def test_agent_killed_under_load_loses_no_call_and_runs_none_twice(stage):
 
     answers = {key: call.result(60) for key, call in calls.items()}
     unknown = []
+    unbegun = 0
     for (name, key), answer in answers.items():
         begun = [when for event, call, when in stage.events(files[name]) if (event, call) == ("begin", key)]
         assert len(begun) <= 1, f"{key} has run {len(begun)} times"
@@ -48,11 +49,14 @@ def test_agent_killed_under_load_loses_no_call_and_runs_none_twice(stage):
         assert data["reason"] == "agent_restarted", answer.text
         assert data["diagnostics"]["call_age_ms"] > 0
         assert data["diagnostics"]["instance"]
-        assert len(begun) == 1 and begun[0] < killed + 1, key  # its request may have been on its way
+        assert all(when < killed + 1 for when in begun), key  # its request may have been on its way
         unknown.append(name)
+        unbegun += not begun
     # One call at a time was at work at each seat.
     assert 1 <= len(unknown) <= SEATS
     assert len(unknown) == len(set(unknown)), unknown
+    # The journal comes before the first byte: between the two at most one call can have been.
+    assert unbegun <= 1
 
 
 def test_copied_state_folder_is_refused_while_its_original_serves(stage):
