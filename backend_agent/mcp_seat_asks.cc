@@ -168,8 +168,9 @@ void McpSeat::OnServerRequest(const std::string& key, uint64_t request, std::str
                                "certain to be its cause",
                                method)));
   }
-  if (of_session)
+  if (of_session) {
     return AskSession(key, std::move(raw_id), std::move(method), std::move(raw_params));
+  }
   if (method == "elicitation/create" && call->elicitations.size() < kElicitationsMax) {
     if (std::string id = core::ElicitationIdOf(raw_params); !id.empty()) {
       call->elicitations.insert(std::move(id));

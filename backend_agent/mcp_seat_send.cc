@@ -102,6 +102,7 @@ std::vector<std::pair<std::string, std::string>> McpSeat::HeadersOf(const Call& 
   const std::string_view params = call.spec.params.view();
   const std::string_view schema =
       watcher_.MirroredSchema(core::FindString(params, "name").value_or(""));
+  if (schema.empty() && call.spec.param_headers.empty()) return headers;
   const std::string_view arguments = core::FindMember(params, "arguments").value_or("");
   auto mirrored = core::FindMirroredArguments(schema, arguments);
   for (const auto& [name, value] : call.spec.param_headers) {

@@ -361,8 +361,9 @@ void CallFlow::TakeAsk(LiveCall& call, uint64_t n, v1::Ask& ask, std::string par
       stream == nullptr || (stream->reader == nullptr && Now() >= AwaitedUntil(*stream));
   if (call.ended || gone || call.asks.size() >= kAsksMax) return not_now();
   call.asks.insert(n);
-  if (ask.method() == "elicitation/create")
+  if (ask.method() == "elicitation/create") {
     NoteElicitation(call.seat_id, session->id, params, call.id);
+  }
   v1::AskEvent event;
   event.set_ask_id(AskId(call, n));
   event.set_method(ask.method());

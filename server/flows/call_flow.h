@@ -43,6 +43,8 @@ class OutcomeSource;
 // and call_task.cc (clients without a session that are asked).
 class CallFlow final : public AgentCalls {
  public:
+  static constexpr size_t kInlineMax = 64 << 10;  // bytes of a body; one beyond goes in chunks
+
   using Hook = absl::AnyInvocable<void(const CallId&)>;
   // `ended_hook` runs when a call has ended, `asked_hook` when a task asks for something else than
   // before; they must not call back into the flow.
@@ -330,7 +332,6 @@ class CallFlow final : public AgentCalls {
   void Forget(LiveCall& call);
 
   static constexpr std::string_view kAsksItsClient = "the tool waits for what it asks its client";
-  static constexpr size_t kInlineMax = 64 << 10;  // bodies beyond that go in chunks
   // Open requests of a backend to the client of one call.
   static constexpr size_t kAsksMax = 64;
 

@@ -118,11 +118,11 @@ bool SessionAsks::Answer(const std::string& session_id, const v1::AskAnswer& sai
   v1::SessionAnswer& answer = node.mapped().answer;
   const bool is_error = !said.error().empty();
   const std::string& text = is_error ? said.error() : said.result();
-  if (text.size() > kInlineMax) {
+  if (text.size() > CallFlow::kInlineMax) {
     answer.mutable_error()->set_inline_(core::MakeErrorObject(
         core::kServerError,
         fmt::format("the client's answer has {} bytes; outside a call at most {} are passed on",
-                    text.size(), kInlineMax)));
+                    text.size(), CallFlow::kInlineMax)));
   } else {
     (is_error ? *answer.mutable_error() : *answer.mutable_result()).set_inline_(text);
   }

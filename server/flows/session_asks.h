@@ -24,7 +24,6 @@ class SessionAsks final {
  public:
   static constexpr size_t kPerSession = 64;
   static constexpr size_t kAll = 16'384;
-  static constexpr size_t kInlineMax = 64 << 10;  // bytes of an answer; a larger one is an error
   // However long the agent would wait.
   static constexpr absl::Duration kWaitMax = absl::Minutes(10);
 

@@ -40,15 +40,13 @@ class StreamTail {
   // The stream goes on without us.
   void Detach() {
     if (stream_ == nullptr) return;
-    auto stream = std::move(stream_);
+    const auto stream = LetGo();
     stream->reader = nullptr;
-    stream->read_to = std::max(stream->read_to, cursor_);
     if (alive()) flow_.OnReaderGone(*stream);
   }
   // Somebody else has taken our place already.
   void Release() {
-    if (stream_ != nullptr) stream_->read_to = std::max(stream_->read_to, cursor_);
-    stream_ = nullptr;
+    if (stream_ != nullptr) LetGo();
   }
 
   bool attached() const { return stream_ != nullptr; }
@@ -133,6 +131,12 @@ class StreamTail {
 
  private:
   static constexpr size_t kFetch = 32;
+
+  // The next reader that names no event begins behind what this one was given.
+  std::shared_ptr<Stream> LetGo() {
+    stream_->read_to = std::max(stream_->read_to, cursor_);
+    return std::move(stream_);
+  }
 
   // Of the events after `from`, whose term is over, as far as is known.
   uint64_t LostOfFormer(StreamPosition from) const {

@@ -65,26 +65,33 @@ void SimDcc::Ask(uint64_t number) {
   place_.trace_.Add(fmt::format("{} asks {} of {}", place_.name(), question.method, ask.mark));
   if (random.Below(10) == 0) {
     const auto wait = absl::Milliseconds(100 + static_cast<int64_t>(random.Below(4'000)));
-    ask.patience = place_.loop_.After(wait, [this, id = raw_id] {
-      OpenAsk& open = asks_.at(id);
-      if (open.ended || open.given_up) return;
-      place_.trace_.Add(fmt::format("{} no longer wants to know {}", place_.name(), open.mark));
-      const auto run_at = runs_.find(open.run);
-      if (run_at != runs_.end()) {
-        Reply(open.serial, run_at->second.exchange,
-              core::MakeNotification("notifications/cancelled",
-                                     core::JsonObject().Raw("requestId", id).Take()),
-              false);
-      }
-      GiveUp(id, open);
-    });
+    GiveUpAfter(wait, raw_id, ask);
   }
+  Put(run.serial, run.exchange, raw_id, core::MakeRequest(raw_id, question.method, params.Take()));
+}
+
+void SimDcc::GiveUpAfter(absl::Duration wait, const std::string& raw_id, OpenAsk& ask) {
+  ask.patience = place_.loop_.After(wait, [this, id = raw_id] {
+    OpenAsk& open = asks_.at(id);
+    if (open.ended || open.given_up) return;
+    place_.trace_.Add(fmt::format("{} no longer wants to know {}", place_.name(), open.mark));
+    const auto run = runs_.find(open.run);
+    if (open.run == 0 || run != runs_.end()) {
+      Reply(open.serial, open.run == 0 ? 0 : run->second.exchange,
+            core::MakeNotification("notifications/cancelled",
+                                   core::JsonObject().Raw("requestId", id).Take()),
+            false);
+    }
+    GiveUp(id, open);
+  });
+}
+
+void SimDcc::Put(uint64_t serial, uint64_t exchange, const std::string& raw_id,
+                 std::string request) {
   auto arrived = [&place = place_, pid = pid_, raw_id] {
     if (place.dcc_ != nullptr && place.pid() == pid) place.dcc_->OnAskArrived(raw_id);
   };
-  place_.backends_.at(run.serial)
-      ->Deliver(run.exchange, core::MakeRequest(raw_id, question.method, params.Take()), false,
-                std::move(arrived));
+  place_.backends_.at(serial)->Deliver(exchange, std::move(request), false, std::move(arrived));
 }
 
 void SimDcc::AskAsideLater(uint64_t serial) {
@@ -98,8 +105,7 @@ void SimDcc::AskAsideLater(uint64_t serial) {
 }
 
 void SimDcc::AskAside(uint64_t serial) {
-  const auto backend = place_.backends_.find(serial);
-  if (backend == place_.backends_.end() || !place_.changes_) return;
+  if (!place_.backends_.contains(serial) || !place_.changes_) return;
   const Peer& peer = peers_.at(serial);
   const Question& question = ChooseQuestion(serial);
   const std::string raw_id = fmt::format("\"q{}-{}\"", pid_, ++last_ask_);
@@ -116,22 +122,9 @@ void SimDcc::AskAside(uint64_t serial) {
       fmt::format("{} asks {} of {}, outside calls", place_.name(), question.method, ask.mark));
   if (place_.random_.Below(8) == 0) {
     const auto wait = absl::Milliseconds(static_cast<int64_t>(place_.random_.Below(4'000)));
-    ask.patience = place_.loop_.After(wait, [this, id = raw_id] {
-      OpenAsk& open = asks_.at(id);
-      if (open.ended || open.given_up) return;
-      Reply(open.serial, 0,
-            core::MakeNotification("notifications/cancelled",
-                                   core::JsonObject().Raw("requestId", id).Take()),
-            false);
-      GiveUp(id, open);
-    });
+    GiveUpAfter(wait, raw_id, ask);
   }
-  backend->second->Deliver(0, core::MakeRequest(raw_id, question.method, params.Take()), false,
-                           [&place = place_, pid = pid_, raw_id] {
-                             if (place.dcc_ != nullptr && place.pid() == pid) {
-                               place.dcc_->OnAskArrived(raw_id);
-                             }
-                           });
+  Put(serial, 0, raw_id, core::MakeRequest(raw_id, question.method, params.Take()));
 }
 
 void SimDcc::OnAskArrived(const std::string& raw_id) {

@@ -103,6 +103,10 @@ class SimDcc {
   struct Question;
   // Most servers heed what their client has said of itself.
   const Question& ChooseQuestion(uint64_t serial) const;
+  // Sends the request to whoever has that session, in answer to that exchange; 0: to none.
+  void Put(uint64_t serial, uint64_t exchange, const std::string& raw_id, std::string request);
+  // Takes it back unless it is answered before.
+  void GiveUpAfter(absl::Duration wait, const std::string& raw_id, OpenAsk& ask);
   void OnAskArrived(const std::string& raw_id);
   void TakeAnswer(uint64_t serial, const core::JsonRpcMessage& message);
   void GiveUp(const std::string& raw_id, OpenAsk& ask);
